@@ -16,7 +16,7 @@ from privtab.bundle.sign import SigningKey
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256"])
 def test_a_new_key_has_two_halves(privtab: Callable[..., Any], tmp_path: Path, algorithm: str) -> None:
     private, public = tmp_path / "prod.pem", tmp_path / "prod.pub.pem"
-    ran = privtab("bundle", "keys", "new", private, "--algorithm", algorithm)
+    ran = privtab("bundle", "keys", private, "--new", algorithm)
     assert ran.code == 0, ran.err
     assert private.stat().st_mode & 0o777 == 0o600
     key = SigningKey.of(private)
@@ -24,32 +24,32 @@ def test_a_new_key_has_two_halves(privtab: Callable[..., Any], tmp_path: Path, a
     assert [found.id for found in verification_keys(public)] == [key.id]
     assert key.id in ran.out
     before = private.read_bytes()
-    again = privtab("bundle", "keys", "new", private)
+    again = privtab("bundle", "keys", private, "--new", "ES256")
     assert (again.code, private.read_bytes()) == (2, before)
-    shown = privtab("bundle", "keys", "show", private, public)
+    shown = privtab("bundle", "keys", private, public)
     assert shown.out.count(key.id) == 2
-    assert privtab("bundle", "keys", "public", private).out == public.read_text()
-    rows = json.loads(privtab("bundle", "keys", "show", public, "--format", "json").out)
+    assert privtab("bundle", "keys", private, "--format", "pem").out == public.read_text()
+    rows = json.loads(privtab("bundle", "keys", public, "--format", "json").out)
     assert rows[0]["algorithms"][0] == algorithm
 
 
 def test_a_key_with_a_password(privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVTAB_SIGNING_KEY_PASSWORD", "open sesame")
-    assert privtab("bundle", "keys", "new", tmp_path / "p.pem").code == 0
-    assert privtab("bundle", "keys", "show", tmp_path / "p.pem").code == 0
+    assert privtab("bundle", "keys", tmp_path / "p.pem", "--new", "ES256").code == 0
+    assert privtab("bundle", "keys", tmp_path / "p.pem").code == 0
     monkeypatch.delenv("PRIVTAB_SIGNING_KEY_PASSWORD")
-    ran = privtab("bundle", "keys", "show", tmp_path / "p.pem")
+    ran = privtab("bundle", "keys", tmp_path / "p.pem")
     assert ran.code == 2
     assert "PRIVTAB_SIGNING_KEY_PASSWORD" in ran.err
     monkeypatch.setenv("PRIVTAB_SIGNING_KEY_PASSWORD", "")
-    assert privtab("bundle", "keys", "new", tmp_path / "plain.pem").code == 2
+    assert privtab("bundle", "keys", tmp_path / "plain.pem", "--new", "ES256").code == 2
     assert not (tmp_path / "plain.pem").exists()
 
 
 def test_the_key_configuration_for_opa(privtab: Callable[..., Any], tmp_path: Path) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("RS256")
     files = [key_pair.write(tmp_path, name)[1] for name, key_pair in (("ec", pair), ("rsa", other))]
-    ran = privtab("bundle", "keys", "config", *files, "--scope", "prod", "--bundle", "policy")
+    ran = privtab("bundle", "keys", *files, "--format", "opa", "--scope", "prod", "--bundle", "policy")
     assert "no `keyid`: OPA before 1.21.3 accepts unsigned bundles" in ran.err
     found = json.loads(ran.out)
     assert found["bundles"] == {"policy": {"signing": {"scope": "prod"}}}
@@ -59,7 +59,7 @@ def test_the_key_configuration_for_opa(privtab: Callable[..., Any], tmp_path: Pa
 
 def test_a_single_key_is_named_which_older_opas_need(privtab: Callable[..., Any], tmp_path: Path) -> None:
     pair = signing_keys.pair()
-    ran = privtab("bundle", "keys", "config", pair.write(tmp_path)[1], "--scope", "prod")
+    ran = privtab("bundle", "keys", pair.write(tmp_path)[1], "--format", "opa", "--scope", "prod")
     assert ran.err == ""
     signing = {"keyid": pair.signing().id, "scope": "prod"}
     assert json.loads(ran.out)["bundles"] == {"policy": {"signing": signing}, "state": {"signing": signing}}
@@ -76,12 +76,12 @@ def test_keys_of_other_tools(privtab: Callable[..., Any], tmp_path: Path) -> Non
             subprocess.run(command, check=True, capture_output=True)
         except FileNotFoundError:
             pytest.skip("needs the openssl command")
-    from_private, from_public = privtab("bundle", "keys", "show", private), privtab("bundle", "keys", "show", public)
+    from_private, from_public = privtab("bundle", "keys", private), privtab("bundle", "keys", public)
     assert from_private.code == 0, from_private.err
     assert from_private.out.split()[0] == from_public.out.split()[0]
 
 
 def test_files_that_are_no_keys(privtab: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
-    assert privtab("bundle", "keys", "show", tmp_path / "text").code == 2
-    assert privtab("bundle", "keys", "show", tmp_path / "gone").code == 3
+    assert privtab("bundle", "keys", tmp_path / "text").code == 2
+    assert privtab("bundle", "keys", tmp_path / "gone").code == 3

@@ -50,7 +50,7 @@ def test_the_other_user_reads_what_is_public(shared: Path) -> None:
 def test_a_new_private_key_is_not_readable_whatever_the_umask(shared: Path) -> None:
     before = os.umask(0)
     try:
-        assert run(["bundle", "keys", "new", str(shared / "key.pem")]) == 0
+        assert run(["bundle", "keys", str(shared / "key.pem"), "--new", "ES256"]) == 0
     finally:
         os.umask(before)
     assert not readable(shared / "key.pem")

@@ -157,10 +157,10 @@ def test_no_command_repeats_its_arguments_raw(command: tuple[str, ...], privtab:
         "state validate state.yaml --policy shop.yaml --format json",
         "deploy shop.yaml --state good.yaml --registry {odd} --why {odd} --channel {odd}",
         "registry init {odd}",
-        "keys show {odd}",
-        "sign {odd} --signing-key {odd} --output {odd}",
-        "verify {odd} --verification-key {odd}",
-        "inspect {odd}",
+        "bundle keys {odd}",
+        "bundle sign {odd} --signing-key {odd} --output {odd}",
+        "bundle verify {odd} --verification-key {odd}",
+        "bundle inspect {odd}",
         "serve --policy {odd} --state {odd}",
         "opa run -p {odd}",
     ],
@@ -193,10 +193,10 @@ def test_texts_of_a_registry_are_printed_as_text(privtab: Privtab, folder: Path)
     assert privtab("deploy", "wider.yaml", *arguments, "--fail-on", "none").code == 0
     for line in (
         ["registry", "show", ODD],
-        ["registry", "history", ODD, "dev", "shop"],
-        ["registry", "history", ODD, "dev", "shop", "--format", "json"],
-        ["status", "-r", ODD],
-        ["status", "-r", ODD, "--format", "json"],
+        ["registry", "show", ODD, "dev", "shop", "--history", "9"],
+        ["registry", "show", ODD, "dev", "shop", "--history", "9", "--format", "json"],
+        ["registry", "status", "-r", ODD],
+        ["registry", "status", "-r", ODD, "--format", "json"],
     ):
         ran = privtab(*line)
         check(ran)
@@ -280,7 +280,7 @@ def test_the_function_is_the_command() -> None:
 def test_a_hostile_request_is_one_printable_line_in_the_log(kind: str, privtab: Privtab, folder: Path) -> None:
     (folder / "tokens").write_text("web secret-enough-for-a-test\n", encoding="utf-8")
     (folder / "tokens").chmod(0o600)
-    what = ["--policy", "shop.yaml", "--state", "good.yaml"] if kind == "AuthZEN" else ["--registry", "kept"]
+    what = ["--policy", "shop.yaml", "--state", "good.yaml"] if kind == "AuthZEN" else ["registry", "kept"]
     command = [
         sys.executable,
         "-m",

@@ -94,10 +94,10 @@ privtab store change grants.db "perform create on schema:l/old" --as ann -p lake
 privtab store change grants.db "grant SELECT (table:l/web/t) to role:l/reader" --as ann -p lake.yaml --yes
 privtab store change grants.db "assign l/reader to user:ben" --as ann -p lake.yaml --yes
 privtab store create empty.db -p lake.yaml --admin root
-privtab bundle keys new prod.pem
-privtab bundle keys public prod.pem > prod.pub.pem
-privtab bundle keys new next.pem
-privtab bundle keys public next.pem > next.pub.pem
+privtab bundle keys prod.pem --new ES256
+privtab bundle keys prod.pem --format pem > prod.pub.pem
+privtab bundle keys next.pem --new ES256
+privtab bundle keys next.pem --format pem > next.pub.pem
 privtab compile lake.yaml -o build
 privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --scope prod -o signed.tar.gz
 privtab state pack state.yaml -p lake.yaml -o state.tar.gz --signing-key prod.pem --sequence 1

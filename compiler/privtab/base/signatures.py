@@ -119,7 +119,9 @@ def _public(block: str, where: str) -> Any:
 
     kind = block.removeprefix(PEM).partition("-----")[0].strip()
     if "PRIVATE KEY" in kind:
-        raise UsageError(f"{where} is a private key: verifying takes the public one (`privtab bundle keys public`)")
+        raise UsageError(
+            f"{where} is a private key: verifying takes the public one (`privtab bundle keys --format pem`)"
+        )
     try:
         if kind == "CERTIFICATE":
             return load_pem_x509_certificate(block.encode()).public_key()

@@ -212,7 +212,7 @@ def _private(text: str, where: str) -> Any:
 
     if "PRIVATE KEY" not in text:
         raise UsageError(
-            f"{where} is not a private key in PEM: bundles are signed with one (`privtab bundle keys new`)"
+            f"{where} is not a private key in PEM: bundles are signed with one (`privtab bundle keys --new`)"
         )
     password = os.environ.get(PASSWORD_VARIABLE)
     encrypted = "ENCRYPTED" in text

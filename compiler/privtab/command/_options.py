@@ -162,7 +162,7 @@ SigningKeyOption = Annotated[
     str | None,
     option(
         "--signing-key FILE",
-        "Sign with this private key, a PEM file (privtab bundle keys new).",
+        "Sign with this private key, a PEM file (privtab bundle keys --new).",
         envvar=SIGNING_KEY,
         callback=lambda value: _check_not_empty(value, "--signing-key", SIGNING_KEY),
     ),

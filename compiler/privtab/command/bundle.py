@@ -172,31 +172,63 @@ def _signature(signature: Signature | None) -> str:
     return f"{text}; verified" if signature.verified else f"{text}; refused: {signature.why}"
 
 
-key_commands = Commands(help="Create and show keys for signing bundles.", no_args_is_help=True)
-
-
-Algorithm = Literal["ES256", "RS256"]
-"""Algorithms of new keys."""
-
-
-KeyArgument = Annotated[list[str], argument("KEY", "PEM files with public or private keys.")]
-
-
-@key_commands.command("new")
-def new(
-    path: Annotated[Path, argument("FILE", "File for the private key, such as prod.pem.")],
-    algorithm: Annotated[
-        Algorithm, option("--algorithm", "Signature algorithm; ES256 has small, fast signatures.")
-    ] = "ES256",
+@app.command("keys")
+def keys(
+    files: Annotated[list[str], argument("FILE…", "PEM files with public or private keys.")],
+    new: Annotated[
+        Literal["ES256", "RS256"] | None,
+        option("--new", "Create a key pair in FILE; signatures of ES256 are small and fast."),
+    ] = None,
+    scope: Annotated[str, option("--scope TEXT", "With `--format opa`: scope that signatures must have.")] = "",
+    bundle: Annotated[
+        list[str] | None, option("--bundle NAME", "With `--format opa`: name of a bundle there; repeatable.")
+    ] = None,
+    format_: Annotated[
+        Literal["text", "json", "pem", "opa"],
+        option("--format", "Ids and algorithms, or the public keys as PEM, or OPA's configuration."),
+    ] = "text",
 ) -> None:
-    """Create a key pair: a private key for signing bundles, and a public key (FILE with .pub.pem) for verifying them.
+    """Show keys for signing bundles, or create a pair: FILE, private, and FILE with .pub.pem, public, for verifying.
 
     Existing files are never overwritten. With PRIVTAB_SIGNING_KEY_PASSWORD the private key is encrypted.
 
+    `--format opa` prints the configuration that OPA needs to verify bundles: the keys, and `signing` of each bundle. Several keys
+    may be trusted at once, as during a rotation: a signature names its key. OPA takes one key or any, so `keyid` is left out
+    then, and OPA before 1.21.3 accepts unsigned bundles.
+
     Example:
-      privtab bundle keys new release.pem
-      PRIVTAB_SIGNING_KEY_PASSWORD=… privtab bundle keys new release.pem --algorithm RS256
+      privtab bundle keys release.pem --new ES256
+      privtab bundle keys prod.pub.pem
+      privtab bundle keys prod.pem --format pem > prod.pub.pem
+      privtab bundle keys prod.pub.pem next.pub.pem --format opa --scope prod --bundle policy --bundle state
     """
+    from privtab.bundle.sign import opa_configuration, public_keys
+
+    if format_ != "opa" and (scope or bundle):
+        raise UsageError("`--scope` and `--bundle` are parts of OPA's configuration: give `--format opa`")
+    if new is not None:
+        if len(files) > 1 or format_ != "text":
+            raise UsageError("`--new` creates one key pair: give one FILE, and no `--format`")
+        _create_keys(Path(files[0]), new)
+        return
+    found = public_keys(files)
+    match format_:
+        case "pem":
+            for key in found:
+                out().print(key.pem.rstrip("\n"))
+        case "opa":
+            configuration = opa_configuration(found, scope, bundle or ["policy", "state"])
+            if len(configuration["keys"]) > 1:
+                print_error(
+                    "several keys, so no `keyid`: OPA before 1.21.3 accepts unsigned bundles with this configuration"
+                )
+            deliver(configuration)
+        case "text" | "json":
+            rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in found]
+            print_rows(format_, rows, lambda row: f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}")
+
+
+def _create_keys(path: Path, algorithm: str) -> None:
     from privtab.bundle.sign import new_key
 
     public = path.with_suffix(".pub.pem")
@@ -214,57 +246,3 @@ def new(
     console = out()
     console.print(f"{path}  private, for signing: keep it where only your builds can read it")
     console.print(f"{public}  public, for verifying; its id is {key.id}")
-
-
-@key_commands.command("public")
-def public(keys: KeyArgument) -> None:
-    """Print public keys as PEM.
-
-    Example:
-      privtab bundle keys public prod.pem > prod.pub.pem
-    """
-    from privtab.bundle.sign import public_keys
-
-    for key in public_keys(keys):
-        out().print(key.pem.rstrip("\n"))
-
-
-@key_commands.command("show")
-def show(keys: KeyArgument, format_: FormatOption = "text") -> None:
-    """Show the ids and algorithms of keys.
-
-    Example:
-      privtab bundle keys show prod.pub.pem
-    """
-    from privtab.bundle.sign import public_keys
-
-    rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in public_keys(keys)]
-    print_rows(format_, rows, lambda row: f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}")
-
-
-@key_commands.command("config")
-def config(
-    keys: KeyArgument,
-    scope: Annotated[str, option("--scope TEXT", "Scope that signatures must have.")] = "",
-    bundle: Annotated[
-        list[str] | None, option("--bundle NAME", "Bundle name in OPA's configuration; repeatable.")
-    ] = None,
-) -> None:
-    """Print the configuration that OPA needs to verify bundles: the keys, and `signing` of each bundle, as JSON.
-
-    Several keys may be trusted at once, as during a rotation: a signature names its key. OPA takes one key or any, so
-    `keyid` is left out then, and OPA before 1.21.3 accepts unsigned bundles.
-
-    Example:
-      privtab bundle keys config prod.pub.pem --scope prod
-      privtab bundle keys config prod.pub.pem next.pub.pem --bundle policy --bundle state
-    """
-    from privtab.bundle.sign import opa_configuration, public_keys
-
-    configuration = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
-    if len(configuration["keys"]) > 1:
-        print_error("several keys, so no `keyid`: OPA before 1.21.3 accepts unsigned bundles with this configuration")
-    deliver(configuration)
-
-
-app.add_typer(key_commands, name="keys")

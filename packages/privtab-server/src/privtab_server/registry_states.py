@@ -74,7 +74,7 @@ def place_of(location: str | os.PathLike[str]) -> ChannelReference:
         at = wrong["at"]
         raise UsageError(
             f"`{os.fspath(location)}`: `{at}` is neither the number of a release nor the 16 digits of a revision: write "
-            f"{SCHEME}{wrong['channel']}@12, or @9c1f0b6a2d3e4f50, as `privtab registry history` and `list` show them"
+            f"{SCHEME}{wrong['channel']}@12, or @9c1f0b6a2d3e4f50, as `privtab registry show` shows them"
         )
     if found is None:
         raise UsageError(

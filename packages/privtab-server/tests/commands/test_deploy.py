@@ -343,7 +343,7 @@ def test_a_state_in_shards(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
 
 def test_signed_bundles_in_the_order_of_releases(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     key = idle_fleet.folder / "key.pem"
-    assert privtab("bundle", "keys", "new", key).code == 0
+    assert privtab("bundle", "keys", key, "--new", "ES256").code == 0
     assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--signing-key", key, watched=False).code == 0
     registry = Registry.open(idle_fleet.registry)
     channel = registry.channel("dev", "shop")
@@ -356,7 +356,7 @@ def test_a_registry_that_requires_signatures_says_so_first(
     privtab: Privtab, idle_fleet: SidecarFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ours", "theirs"):
-        assert privtab("bundle", "keys", "new", idle_fleet.folder / f"{name}.pem").code == 0
+        assert privtab("bundle", "keys", idle_fleet.folder / f"{name}.pem", "--new", "ES256").code == 0
     asks = ("--verification-key", idle_fleet.folder / "ours.pub.pem", "--scope", "prod")
     assert privtab("registry", "init", idle_fleet.registry, *asks).code == 0
     ran = deploy(privtab, idle_fleet, "--dry-run", watched=False)

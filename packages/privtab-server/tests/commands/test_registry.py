@@ -52,36 +52,37 @@ def test_put_and_run(url: str, files: Path, capsys: pytest.CaptureFixture[str]) 
     current = Registry.open(url).channel("dev", "shop")
     assert (current.why, current.policy is None, current.state is None) == ("begin", False, False)
     assert "begin" in answered(capsys, "show", url)
-    listed = answered(capsys, "list", url)
+    listed = answered(capsys, "show", url, "--stored", "all")
     assert listed.count("dev") == 2
     assert "2 revisions" in listed
-    assert answered(capsys, "list", url, "--kind", "state").count("shop") == 1
+    assert answered(capsys, "show", url, "--stored", "state").count("shop") == 1
 
 
 def test_release_and_roll_back(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for version in ("1", "2"):
         answered(capsys, "put", url, files / version, "--channel", "dev")
     first, second = Registry.open(url).history("dev", "shop")
-    assert "as at release 1" in answered(capsys, "release", url, "dev", "shop", "--to", "1")
+    assert "release 3, policy" in answered(capsys, "rollback", "shop", "-r", url, "-c", "dev", "--to", "1")
     now = Registry.open(url).channel("dev", "shop")
     assert (now.policy, now.state, now.sequence) == (first.policy, first.state, 3)
     assert second.policy is not None
-    answered(capsys, "release", url, "dev", "shop", "--policy", second.policy[:6], "--expect", "3")
+    answered(capsys, "put", url, f"shop@{second.policy[:6]}", "--channel", "dev", "--expect", "3")
     assert Registry.open(url).channel("dev", "shop").policy == second.policy
-    assert "at release 4" in answered(capsys, "release", url, "dev", "shop", "--to", "1", "--expect", "3", code=1)
-    history = document(capsys, "history", url, "dev", "shop", "--last", "2")
+    assert "at release 4" in answered(
+        capsys, "put", url, f"shop@{first.policy}", "--channel", "dev", "--expect", "3", code=1
+    )
+    history = document(capsys, "show", url, "dev", "shop", "--history", "2")
     assert isinstance(history, list)
     assert [release["release"] for release in history] == [3, 4]
 
 
 def test_every_command_says_the_same_of_a_release(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put: Any = document(capsys, "put", url, files / "1", "--channel", "dev", "--why", "begin")
-    [shown], history = document(capsys, "show", url), document(capsys, "history", url, "dev", "shop")
+    [shown], history = document(capsys, "show", url), document(capsys, "show", url, "dev", "shop", "--history", "9")
     [status] = document(capsys, "status", "-r", url, "-c", "dev")["channels"]
     assert history == status.pop("history") == [shown]
     assert shown == status == put["channel"]
     assert (shown["release"], shown["why"], shown["shards"], shown["trouble"]) == (1, "begin", None, None)
-    assert document(capsys, "release", url, "dev", "shop", "--to", "1", "--why", "begin").keys() == shown.keys()
 
 
 def test_shards_run_together(
@@ -114,14 +115,16 @@ def test_a_canary_is_shown(url: str, files: Path, capsys: pytest.CaptureFixture[
 def test_a_sweep_says_first_and_removes_then(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for version in ("1", "2"):
         answered(capsys, "put", url, files / version, "--channel", "dev")
-    arguments = ("gc", url, "--keep", "1", "--older-than", "0")
+    arguments = ("check", url, "--keep", "1", "--older-than", "0")
     assert "2 revisions" in (dry := answered(capsys, *arguments))
     assert "would go" in dry
-    assert "0 revisions" in answered(capsys, "gc", url, "--keep", "1")
+    assert "0 revisions" in answered(capsys, "check", url, "--keep", "1")
     assert "removed; 2 revisions stay" in answered(capsys, *arguments, "--remove")
-    assert "4 revisions" not in answered(capsys, "list", url)
+    assert "4 revisions" not in answered(capsys, "show", url, "--stored", "all")
     assert "0 problems" in answered(capsys, "check", url)
-    assert "keeps no policy revision" in answered(capsys, "release", url, "dev", "shop", "--to", "1", code=3)
+    assert "keeps no policy revision" in answered(
+        capsys, "rollback", "shop", "-r", url, "-c", "dev", "--to", "1", code=3
+    )
 
 
 def test_damage_is_found_and_copies_are_repaired(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,16 +146,18 @@ def test_damage_is_found_and_copies_are_repaired(url: str, files: Path, capsys: 
         (["put", "{url}", "{tmp}/none.tar.gz"], 3, "none.tar.gz"),
         (["put", "{url}", "{tmp}"], 3, "has no bundles"),
         (["show", "{url}", "dev"], 3, "there is no registry at"),
-        (["history", "{url}", "dev", "shop"], 3, "there is no registry at"),
-        (["history", "{url}", "../dev", "shop"], 2, "the channel `../dev`"),
-        (["release", "{url}", "dev", "shop"], 2, "nothing to release"),
-        (["release", "{url}", "dev", "shop", "--policy", "12"], 3, "keeps no policy revision `12`"),
-        (["release", "{url}", "dev", "shop", "--policy", "12", "--to", "1"], 2, "`--to` says all"),
-        (["list", "{url}", "--kind", "delta"], 2, "there is no kind `delta`"),
-        (["list", "none://x/y"], 2, "none"),
-        (["list", "s3://"], 2, "names no place"),
-        (["list", "{url}", "--storage", "x"], 2, "write KEY=VALUE"),
-        (["list", "{url}", "--registry-token-file", "{tmp}/t"], 2, "is for registries behind"),
+        (["show", "{url}", "dev", "shop", "--history", "3"], 3, "there is no registry at"),
+        (["show", "{url}", "../dev", "shop", "--history", "3"], 2, "the channel `../dev`"),
+        (["show", "{url}", "dev", "--history", "3"], 2, "is of a channel and a system"),
+        (["show", "{url}", "dev", "--stored", "all"], 2, "give no channel"),
+        (["put", "{url}", "shop@12", "--channel", "dev"], 3, "keeps no revision `12` of shop"),
+        (["check", "{url}", "--remove"], 2, "say with `--keep N`"),
+        (["check", "{url}", "--keep", "1", "--repair"], 2, "give one of them"),
+        (["show", "{url}", "--stored", "delta"], 2, "there is no kind `delta`"),
+        (["show", "none://x/y"], 2, "none"),
+        (["show", "s3://"], 2, "names no place"),
+        (["show", "{url}", "--storage", "x"], 2, "write KEY=VALUE"),
+        (["show", "{url}", "--registry-token-file", "{tmp}/t"], 2, "is for registries behind"),
     ],
 )
 def test_impossible_commands_are_reported(

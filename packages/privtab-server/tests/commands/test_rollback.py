@@ -131,7 +131,7 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
     from privtab.bundle import verify_bundle
 
     key = fleet.folder / "key.pem"
-    assert privtab("bundle", "keys", "new", key).code == 0
+    assert privtab("bundle", "keys", key, "--new", "ES256").code == 0
     public = next(path for path in fleet.folder.glob("*.pem") if path != key)
     for text in (POLICY, WIDER):
         fleet.policy.write_text(text, encoding="utf-8")

@@ -241,14 +241,13 @@ def test_rows_are_the_same_after_a_round_trip(tmp_path: Path, text: str) -> None
 
 
 COMMANDS: dict[str, Callable[[str], list[str]]] = {
-    "list": lambda url: ["list", "--registry", url],
-    "list=": lambda url: ["list", f"--registry={url}", "--format", "json"],
+    "list": lambda url: ["show", "--registry", url, "--stored", "all"],
+    "list=": lambda url: ["show", f"--registry={url}", "--stored", "all", "--format", "json"],
     "show": lambda url: ["show", "-r", url, "prod"],
-    "history": lambda url: ["history", "prod", "-r", url, "shop", "--last", "1"],
-    "history 2": lambda url: ["history", "prod", "shop", "--last", "1", "--registry", url],
+    "history": lambda url: ["show", "prod", "-r", url, "shop", "--history", "1"],
+    "history 2": lambda url: ["show", "prod", "shop", "--history", "1", "--registry", url],
     "check": lambda url: ["check", "-r", url],
-    "gc": lambda url: ["gc", "-r", url],
-    "release": lambda url: ["release", "-r", url, "prod", "shop", "--to", "1"],
+    "gc": lambda url: ["check", "-r", url, "--keep", "3"],
 }
 
 
@@ -264,5 +263,5 @@ def test_a_registry_of_the_environment(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PRIVTAB_REGISTRY", registry.url)
-    assert run(["registry", "list"]) == 0
+    assert run(["registry", "show", "--stored", "all"]) == 0
     assert "shop" in capsys.readouterr().out

@@ -60,7 +60,7 @@ def test_the_key_and_the_scope_must_be_those(
     assert privtab("bundle", "verify", tmp_path / "gone.tar.gz").code == 3
     monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", "")
     for command in ("verify", "inspect"):
-        ran = privtab(command, bundle)
+        ran = privtab("bundle", command, bundle)
         assert (ran.code, "PRIVTAB_VERIFICATION_KEY is empty" in ran.err) == (2, True)
 
 

@@ -150,10 +150,10 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
     message = "dev/shop: release 2 cannot be read"
     for command, code in (
         (["registry", "show", registry.url], 0),
-        (["registry", "history", registry.url, "dev", "shop"], 0),
+        (["registry", "show", registry.url, "dev", "shop", "--history", "9"], 0),
         (["registry", "check", registry.url], 1),
-        (["status", "-r", registry.url], 3),
-        (["status", "-r", registry.url, "--check"], 3),
+        (["registry", "status", "-r", registry.url], 3),
+        (["registry", "status", "-r", registry.url, "--check"], 3),
     ):
         assert run(command) == code, command
         printed = capsys.readouterr()

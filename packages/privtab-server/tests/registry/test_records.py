@@ -58,7 +58,7 @@ def test_intact_records_are_listed_and_the_others_reported(
     harmed: tuple[Registry, list[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry, ids, path = harmed
-    assert run(["registry", "list", registry.url, "--format", "json"]) == 0
+    assert run(["registry", "show", registry.url, "--stored", "all", "--format", "json"]) == 0
     output = capsys.readouterr()
     assert [listed["id"] for listed in json.loads(output.out) if listed["kind"] == "policy"] == [ids[0]]
     assert path in output.err
@@ -93,7 +93,7 @@ def test_a_sweep_goes_on_and_spares_bundles_without_a_record(
     assert (swept.orphans, swept.unreadable_releases) == ((), (path,))
     assert check(registry, repair=True).problems[0].repaired, "its bundle is there still"
     assert [revision.id for revision in sweep(registry, keep=1, older_than=0, remove=True).revisions] == [ids[1]]
-    assert run(["registry", "gc", registry.url]) == 0
+    assert run(["registry", "check", registry.url, "--keep", "10"]) == 0
     assert "cannot be read" not in capsys.readouterr().err
 
 

@@ -12,6 +12,7 @@ import typer
 from privtab.base import FileError, UsageError, count, needing, parse_key_values, read_content
 from privtab.command import argument, option, out, print_error, table
 from privtab_server.addresses import is_http
+from privtab_server.errors import RegistryError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -96,6 +97,17 @@ def storage_options(options: list[str] | None) -> dict[str, Any]:
         except ValueError:
             found[key] = value
     return found
+
+
+def stored_revision_at(registry: Registry, path: Path) -> Revision | None:
+    """The stored revision that `SYSTEM@REVISION` names; None for a file. Raises UsageError, RegistryError."""
+    system, at, prefix = str(path).partition("@")
+    if not at or path.exists() or not prefix.isalnum():
+        return None
+    found = stored_revision(registry, system, ("policy", "state"), prefix)
+    if found is None:
+        raise RegistryError(f"{registry.url} keeps no revision `{prefix}` of {system}, and {path} is no file")
+    return registry.revision(system, *found)
 
 
 def stored_revision(registry: Registry, system: str, kinds: Iterable[str], prefix: str) -> tuple[str, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import BrokenBundle, UsageError, count, read_text, write_file
 from privtab.command import (
@@ -24,7 +24,8 @@ from privtab_server.errors import BundleRefused, RegistryError
 from privtab_server.registry_states import bundle_of, release_at
 
 if TYPE_CHECKING:
-    from privtab_server.registry import Revision
+    from privtab_server.registry import Registry, Revision
+    from privtab_server.registry.maintenance import GcReport
 
 
 PANEL = "Ship"
@@ -61,7 +62,9 @@ def init(
 @app.command("put")
 def put(
     url: registry_options.RegistryArgument,
-    bundle: Annotated[list[Path], argument("BUNDLE…", "Bundles, or folders with bundles.")],
+    bundle: Annotated[
+        list[Path], argument("BUNDLE…", "Bundles, folders with bundles, or SYSTEM@REVISION for stored ones.")
+    ],
     channel: Annotated[
         str | None, option("--channel NAME", "Release them to this channel too.", autocompletion=channels)
     ] = None,
@@ -71,17 +74,20 @@ def put(
     storage: registry_options.StorageOption = None,
     format_: FormatOption = "text",
 ) -> None:
-    """Store bundles. Bundles that are stored already stay as they are.
+    """Store bundles, and release them. Bundles that are stored already stay as they are, as do others of a channel; a canary ends.
 
-    `privtab deploy` does this after its gates, and then watches the sidecars.
+    `privtab deploy` does this after its gates, and then watches the sidecars; `privtab registry rollback` releases earlier ones.
 
     Example:
       privtab registry put registry/ build/lake/1
+      privtab registry put registry/ lake@35f8e515 --channel prod --why "as in dev"
       privtab registry put registry/ state.tar.gz --channel dev --why "new grants of May"
     """
     registry = registry_options.open_registry(url, storage)
     stored: list[Revision] = []
-    for path in registry_options.bundle_paths(bundle):
+    named = [(path, registry_options.stored_revision_at(registry, path)) for path in bundle]
+    stored += [revision for _, revision in named if revision is not None]
+    for path in registry_options.bundle_paths([path for path, revision in named if revision is None]):
         try:
             stored.append(registry.put(registry_options.read_bundle(path), resign=resign))
         except (BundleRefused, BrokenBundle) as error:
@@ -93,27 +99,53 @@ def put(
             out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
 
-@app.command("list")
-def list_(
+@app.command("show")
+def show(
     url: registry_options.RegistryArgument,
-    system: Annotated[str | None, option("--system NAME", "Only this system.")] = None,
-    kind: Annotated[str | None, option("--kind KIND", "policy, state, shard or wasm.")] = None,
+    channel: Annotated[str | None, argument("[CHANNEL]", "Only this channel.", autocompletion=channels)] = None,
+    system: Annotated[str | None, argument("[SYSTEM]", "Only this system.")] = None,
+    history: Annotated[
+        int | None, option("--history N", "Instead, the last N releases of CHANNEL and SYSTEM, oldest first.", min=1)
+    ] = None,
+    stored: Annotated[
+        str | None, option("--stored KIND", "Instead, stored revisions: policy, state, shard, wasm or all.")
+    ] = None,
     storage: registry_options.StorageOption = None,
     token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
-    """List stored revisions, newest last, and the channels that run them.
+    """Show what each channel runs or ran, or what is stored and which channels run it.
 
     Example:
-      privtab registry list registry/
-      privtab registry list s3://policies/registry --system lake --kind policy --format json
+      privtab registry show registry/
+      privtab registry show registry/ prod lake --history 5
+      privtab registry show s3://policies/registry --stored policy --format json
     """
+    registry = registry_options.open_registry(url, storage, token)
+    if stored is not None:
+        if channel is not None or history is not None:
+            raise UsageError("`--stored` shows what all channels share: give no channel and no `--history`")
+        _show_stored(registry, stored, format_)
+        return
+    if history is not None:
+        if channel is None or system is None:
+            raise UsageError("`--history` is of a channel and a system: give both")
+        current = list(registry.history(channel, system, history))
+    else:
+        current = registry_options.running_channels(registry, channel, system)
+    if not current and channel:
+        raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}" if system else channel))
+    if not print_if_data(format_, list(map(channel_json, current))):
+        registry_options.show_channels(current)
+
+
+def _show_stored(registry: Registry, kind: str, format_: FormatOption) -> None:
+    """Show revisions of a kind, or all, newest last, and the channels that run them."""
     from privtab_server.registry import names
     from privtab_server.registry.maintenance import all_records
     from privtab_server.registry.nodes import pin
 
-    registry = registry_options.open_registry(url, storage, token)
-    if kind is not None:
+    if kind != "all":
         names.checked_kind(kind)
     running: dict[tuple[str, str], list[str]] = {}
     for current in registry.channels():
@@ -125,7 +157,7 @@ def list_(
     listed = [
         (revision, running.get((revision.system, pin(revision.kind, revision.id, revision.shard)), []))
         for revision in revisions
-        if system in (None, revision.system) and kind in (None, revision.kind)
+        if kind in ("all", revision.kind)
     ]
     if print_if_data(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
         return
@@ -138,92 +170,6 @@ def list_(
         runs_in=[", ".join(running_channels) for _, running_channels in listed],
     )
     out().print(count(len(listed), "revision"), style="dim")
-
-
-@app.command("show")
-def show(
-    url: registry_options.RegistryArgument,
-    channel: Annotated[str | None, argument("[CHANNEL]", "Only this channel.", autocompletion=channels)] = None,
-    system: Annotated[str | None, argument("[SYSTEM]", "Only this system.")] = None,
-    storage: registry_options.StorageOption = None,
-    token: registry_options.RegistryTokenOption = None,
-    format_: FormatOption = "text",
-) -> None:
-    """Show what each channel runs.
-
-    Example:
-      privtab registry show registry/
-      privtab registry show registry/ prod lake --format json
-    """
-    registry = registry_options.open_registry(url, storage, token)
-    current = registry_options.running_channels(registry, channel, system)
-    if not current and channel:
-        raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}" if system else channel))
-    if not print_if_data(format_, list(map(channel_json, current))):
-        registry_options.show_channels(current)
-
-
-@app.command("history")
-def history(
-    url: registry_options.RegistryArgument,
-    channel: registry_options.ChannelArgument,
-    system: registry_options.SystemArgument,
-    last: Annotated[int | None, option("--last N", "Number of entries to show.", min=1)] = None,
-    storage: registry_options.StorageOption = None,
-    token: registry_options.RegistryTokenOption = None,
-    format_: FormatOption = "text",
-) -> None:
-    """List the releases of a channel, oldest first.
-
-    Example:
-      privtab registry history registry/ prod lake --last 5
-    """
-    registry = registry_options.open_registry(url, storage, token)
-    releases = registry.history(channel, system, last)
-    if not releases:
-        raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}"))
-    if not print_if_data(format_, list(map(channel_json, releases))):
-        registry_options.show_channels(releases)
-
-
-@app.command("release")
-def release(
-    url: registry_options.RegistryArgument,
-    channel: registry_options.ChannelArgument,
-    system: registry_options.SystemArgument,
-    policy: Annotated[str | None, option("--policy REVISION", "A revision, or a prefix of one.")] = None,
-    state: Annotated[str | None, option("--state REVISION", "A revision, or a prefix of one.")] = None,
-    to: Annotated[int | None, option("--to RELEASE", "All bundles of this earlier release.", min=1)] = None,
-    why: registry_options.WhyOption = "",
-    expect: registry_options.ExpectOption = None,
-    storage: registry_options.StorageOption = None,
-    format_: FormatOption = "text",
-) -> None:
-    """Release other revisions to a channel, in one step. Other bundles stay; a canary ends.
-
-    `privtab registry rollback` does this and watches the sidecars.
-
-    Example:
-      privtab registry release registry/ prod lake --policy 35f8e515 --why "as in dev"
-      privtab registry release registry/ prod lake --to 1
-    """
-    registry = registry_options.open_registry(url, storage)
-    if to is None:
-        chosen: dict[str, Any] = {}
-        for kind, prefix in (("policy", policy), ("state", state)):
-            found = None if prefix is None else registry_options.stored_revision(registry, system, (kind,), prefix)
-            if prefix is not None and found is None:
-                raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
-            chosen[kind] = found and found[1]
-    elif policy or state:
-        raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
-    else:
-        earlier = release_at(registry, channel, system, to)
-        chosen = {"policy": earlier.policy, "state": earlier.state, "shards": earlier.shards or None}
-        why = why or f"as at release {to}"
-    current = registry.release(channel, system, **chosen, why=why, expect=expect)
-    if not print_if_data(format_, channel_json(current)):
-        registry_options.show_channels([current])
 
 
 @app.command("get")
@@ -272,26 +218,54 @@ def get(
         out().print(f"{path}  {keys[path]}")
 
 
-@app.command("gc")
-def gc(
+@app.command("check")
+def check(
     url: registry_options.RegistryArgument,
-    keep: Annotated[int, option("--keep N", "Keep the bundles of the last N releases.", min=1)] = 10,
-    older_than: Annotated[float, option("--older-than DAYS", "Keep bundles younger than this.", min=0)] = 1.0,
-    remove: Annotated[bool, option("--remove", "Remove; without it, only list what would be removed.")] = False,
+    repair: Annotated[bool, option("--repair", "Rewrite the copies for static servers.")] = False,
+    keep: Annotated[
+        int | None, option("--keep N", "Instead, list what no channel ran in its last N releases.", min=1)
+    ] = None,
+    older_than: Annotated[float, option("--older-than DAYS", "With `--keep`: stored before this.", min=0)] = 1.0,
+    remove: Annotated[bool, option("--remove", "With `--keep`: remove that.")] = False,
     storage: registry_options.StorageOption = None,
+    token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
-    """List revisions that no channel ran in its last releases; with `--remove`, remove them.
+    """Verify a registry: every bundle matches its digest, every channel can be served, and the static copies are current.
 
-    Histories stay, so it remains known what ran when; rolling back to a removed revision is no longer possible.
+    Exits with 1 if a problem is found and not repaired. With `--keep`, lists or removes old bundles instead; histories stay, so
+    it remains known what ran when, and rolling back to a removed revision is no longer possible.
 
     Example:
-      privtab registry gc registry/
-      privtab registry gc registry/ --keep 20 --older-than 30 --remove
+      privtab registry check registry/
+      privtab registry check s3://policies/registry --repair
+      privtab registry check registry/ --keep 20 --older-than 30 --remove
     """
     from privtab_server.registry.maintenance import DAY, sweep
+    from privtab_server.registry.maintenance import check as checked
 
-    swept = sweep(registry_options.open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
+    registry = registry_options.open_registry(url, storage, token)
+    if keep is not None:
+        if repair:
+            raise UsageError("`--repair` and `--keep` are two things to do: give one of them")
+        _show_swept(sweep(registry, keep=keep, older_than=older_than * DAY, remove=remove), format_)
+        return
+    if remove or older_than != 1.0:
+        raise UsageError(
+            "`--older-than` and `--remove` are about old bundles: say with `--keep N` how many releases stay"
+        )
+    result = checked(registry, repair=repair)
+    if not print_if_data(format_, result):
+        for problem in result.problems:
+            print_error(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
+        out().print(
+            f"{count(result.revisions, 'revision')} with {result.bytes:,} bytes, {count(result.channels, 'channel')} with "
+            f"{count(result.entries, 'release')}: {count(len(result.problems), 'problem')}"
+        )
+    fail_if(any(not problem.repaired for problem in result.problems))
+
+
+def _show_swept(swept: GcReport, format_: FormatOption) -> None:
     document = {name: getattr(swept, name) for name in ("removed", "revisions", "orphans", "kept", "bytes")}
     document |= {"litter": swept.abandoned_files, "unread": swept.unreadable_releases}
     if print_if_data(format_, document):
@@ -310,35 +284,6 @@ def gc(
         )
     fate = "removed" if swept.removed else "would go (`--remove` removes them)"
     out().print(f"{summary} {fate}; {count(swept.kept, 'revision')} stay")
-
-
-@app.command("check")
-def check(
-    url: registry_options.RegistryArgument,
-    repair: Annotated[bool, option("--repair", "Rewrite the copies for static servers.")] = False,
-    storage: registry_options.StorageOption = None,
-    token: registry_options.RegistryTokenOption = None,
-    format_: FormatOption = "text",
-) -> None:
-    """Verify a registry: every bundle matches its digest, every channel can be served, and the static copies are current.
-
-    Exits with 1 if a problem is found and not repaired.
-
-    Example:
-      privtab registry check registry/
-      privtab registry check s3://policies/registry --repair
-    """
-    from privtab_server.registry.maintenance import check as checked
-
-    result = checked(registry_options.open_registry(url, storage, token), repair=repair)
-    if not print_if_data(format_, result):
-        for problem in result.problems:
-            print_error(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
-        out().print(
-            f"{count(result.revisions, 'revision')} with {result.bytes:,} bytes, {count(result.channels, 'channel')} with "
-            f"{count(result.entries, 'release')}: {count(len(result.problems), 'problem')}"
-        )
-    fail_if(any(not problem.repaired for problem in result.problems))
 
 
 app.command("rollback")(_rollback.run)

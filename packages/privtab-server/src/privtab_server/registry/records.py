@@ -195,7 +195,7 @@ class Holds:
                     yield hold
                     return
             if time.monotonic() > deadline:
-                raise RegistryConflict("`privtab registry gc` is removing one of these bundles: try again")
+                raise RegistryConflict("`privtab registry check --keep` is removing one of these bundles: try again")
             time.sleep(0.1)
 
     @contextlib.contextmanager
