@@ -19,9 +19,8 @@ from privtab.command._options import load_state
 from privtab.engines.python import OpenEngine
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
-from privtab_pages.commands.explore import caller_of, request_of
 from privtab_pages.explore.site import answer
-from privtab_pages.explore.world import World
+from privtab_pages.explore.world import World, caller_of, request_of
 
 PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "the table": ("table", {}),
