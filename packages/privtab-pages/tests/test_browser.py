@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import socket
 import subprocess
+import sys
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,6 +21,7 @@ from typing import Any
 import pytest
 import uvicorn
 from authzen_server import start
+from checkout import ROOT
 from explored import HOSTILE, MARKUP, PLAIN, POLICY, shop, tables, url
 from logged_world import decided
 
@@ -24,11 +29,13 @@ from privtab.base import Entity, Request
 from privtab.command._app import run
 from privtab.state import from_tables, validate
 from privtab_pages.explore.server import Explorer, application
+from privtab_pages.explore.site import exported
 from privtab_server.registry import Registry
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
+PAGE = ROOT / "docs" / "how-to" / "explore.md"
 CONTROLS = "a[href], button, input:not([type=hidden]), textarea, select, summary, [tabindex='0']"
 REACHABLE = f"""() => [...document.querySelectorAll({CONTROLS!r})]
   .filter((found) => found.checkVisibility()).map((found, n) => (found.dataset.test = `${{n}}`))"""
@@ -204,6 +211,54 @@ def test_a_hostile_link_is_not_opened(page: Any, data: str) -> None:
     wait_for(page, "ALLOW")
     assert not page.locator("#offer").is_visible()
     assert "store:" in page.locator("#policy").input_value()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """The folder of `--export`, and where a plain web server has it."""
+    made = tmp_path_factory.mktemp("exported")
+    for name, content in exported(shop(made), []).items():
+        (made / name).write_bytes(content)
+    handler = partial(SimpleHTTPRequestHandler, directory=made)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield made, f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join(20)
+
+
+def test_a_folder_without_python_says_what_it_cannot_do(browser: Any, folder: tuple[Path, str]) -> None:
+    with browser.new_context(base_url=folder[1]) as context:
+        page = context.new_page()
+        page.goto("/edit.html")
+        wait_for(page, "Python did not start")
+        assert "grants" in page.locator("#state").input_value()
+
+
+def test_a_folder_decides_in_the_browser(browser: Any, folder: tuple[Path, str]) -> None:
+    """With Pyodide and the solver from where `docs/how-to/explore.md` has them, under the page's own policy."""
+    made, base = folder
+    commands = re.search("```console\n# not tested: Pyodide\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert commands is not None
+    script = "\n".join(line[2:] for line in commands[1].splitlines() if line.startswith("$ "))
+    script = script.replace("site/", "").replace("pip ", f"{sys.executable} -m pip ")
+    ended = subprocess.run(["/bin/sh", "-e", "-c", script], cwd=made, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        pytest.skip(f"Pyodide cannot be had: {ended.stderr[-200:]}")
+    with browser.new_context(base_url=base) as context:
+        page, complaints = context.new_page(), []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.goto("/edit.html")
+        page.locator("#state").fill("grants: [{grantee: user:ann, effect: allow, privilege: READ, entity: store:s}]")
+        for name, value in (("user", "ann"), ("operation", "read"), ("entity", "item:s/a/x")):
+            page.get_by_label(name, exact=True).fill(value)
+        page.locator("#answer .verdict.allow").wait_for(timeout=180_000)
+        page.locator("#state").fill("grants: [{grantee: user:ann, effect: deny, privilege: READ, entity: store:s}]")
+        page.locator("#answer .verdict.deny").wait_for(timeout=60_000)
+        page.locator("#policy").fill(POLICY.replace("READ (item) or", "REED (item) or"))
+        page.get_by_text("did you mean `READ`?").wait_for(timeout=60_000)
+        assert complaints == []
 
 
 def test_a_phone_scrolls_in_one_direction(browser: Any, base: str) -> None:

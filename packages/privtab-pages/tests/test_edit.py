@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
+import pysat
 import pytest
 from explored import HOSTILE, MARKUP, POLICY, Html, encoded, problems, shop, tables
 from starlette.testclient import TestClient
@@ -18,6 +22,7 @@ from starlette.testclient import TestClient
 from privtab.state import RawReader, read_yaml_rows, validate
 from privtab_pages.explore import edited, editing
 from privtab_pages.explore.server import Explorer, Scope, application
+from privtab_pages.explore.site import PORTABLE, exported
 from privtab_pages.explore.views import edit
 from privtab_pages.explore.world import LONGEST_TEXT, Query, World
 from privtab_server.serving.tokens import Tokens
@@ -141,7 +146,7 @@ TEXTS = {
 @pytest.mark.parametrize("where", ["policy", "state"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_hostile_texts_are_findings_or_refused(client: TestClient, name: str, where: str) -> None:
-    body = json.dumps(question(**{where: TEXTS[name]}))
+    body = json.dumps({**question(), where: TEXTS[name]})
     sent = client.post("/edit", content=body, headers={"Content-Type": "application/json"})
     assert sent.status_code == 200
     found = sent.json()
@@ -226,6 +231,47 @@ def test_the_process_knows_no_keys(world: World, monkeypatch: pytest.MonkeyPatch
         assert b"secret-key" in bytes(os.environb[b"PRIVTAB_SIGNING_KEY"])
         assert b"secret-key" not in environment
     assert process.returncode is not None, "it ends with the server"
+
+
+# --- without a server ----------------------------------------------------------------------------------------------------
+
+
+def test_the_archive_of_a_folder_reads_texts_without_anything_else(world: World, tmp_path: Path) -> None:
+    """Python alone, the solver beside it: no other package of this environment can be imported."""
+    files = exported(world, [])
+    assert exported(world, [])[PORTABLE] == files[PORTABLE]
+    with ZipFile(io.BytesIO(files[PORTABLE])) as archive:
+        archive.extractall(tmp_path / "app")
+    solver = [Path(str(file.locate())) for file in distribution("python-sat").files or () if ".." not in file.parts]
+    for path in solver:
+        if path.suffix in (".py", ".so"):
+            place = tmp_path / "solver" / path.relative_to(Path(pysat.__file__).parents[1])
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(path)
+    code = "import sys; from privtab_pages.explore.edited import answer_text; print(answer_text(sys.stdin.read()))"
+    texts = question(policy=POLICY.replace("open: READ", "open: (READ")), question()
+    for asked, says in zip(texts, ("P011", "ALLOW"), strict=True):
+        ended = subprocess.run(
+            [sys.executable, "-S", "-P", "-c", code],
+            input=json.dumps(asked),
+            env={"PYTHONPATH": f"{tmp_path / 'app'}{os.pathsep}{tmp_path / 'solver'}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert says in ended.stdout
+
+
+def test_a_folder_says_of_the_state_only_what_was_asked_for(world: World) -> None:
+    page = Html(exported(world, [])["edit.html"].decode())
+    assert "role:clerk" not in page.text
+    assert "grants: []" in page.text
+    assert problems(page) == []
+    [policy] = (given["content"] for given in page.all("meta") if given.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith(
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'"
+    )
 
 
 def test_the_page_begins_with_the_texts(client: TestClient) -> None:

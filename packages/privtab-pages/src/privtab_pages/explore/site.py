@@ -14,8 +14,9 @@ from privtab.base import PrivtabError, UsageError, count, text_templates
 from privtab_analysis.html import page
 from privtab_analysis.permissions import questions
 from privtab_pages.explore import changes, views
+from privtab_pages.explore.portable import archive
 from privtab_pages.explore.views import View
-from privtab_pages.explore.world import Query, World, entity_of
+from privtab_pages.explore.world import LONGEST_TEXT, Query, World, entity_of
 
 
 class Page(NamedTuple):
@@ -40,6 +41,9 @@ PAGES: Mapping[str, Page] = {
 }
 EDIT = "edit"
 SCRIPTS = ("explore.js", "edit.js")
+PORTABLE = "privtab.zip"
+"""What reads texts where there is no server, for `edit-worker.js`."""
+EMPTY = "# who holds what: rows of these tables\nmemberships: []\nassignments: []\ngrants: []\nowners: []\n"
 UNFOLDED = 40
 """Rows of a table up to which its page shows the rows of all types at once."""
 MOST_EXPORTED = 5_000
@@ -95,7 +99,7 @@ def rendered(
         "world": world,
         "query": query,
         "name": name,
-        "pages": {"table": PAGES["table"]} if static else pages,
+        "pages": {key: PAGES[key] for key in ("table", EDIT)} if static else pages,
         "title": PAGES[name].title,
         "problem": problem,
         "static": static,
@@ -128,9 +132,14 @@ def exported(world: World, entities: Sequence[str]) -> Mapping[str, bytes]:
         links.append((file, name, "compare"))
         files[file] = rendered(world, "compare", query, changes.compare(world, query), static=True)
     files["table.html"] = rendered(world, "table", Query(), {}, static=True)
+    # Of the state nothing is written but what was asked for.
+    texts = views.edit(world, Query())["texts"] | {"state": EMPTY}
+    files[f"{EDIT}.html"] = rendered(world, EDIT, Query(), {"texts": texts, "most": LONGEST_TEXT}, static=True)
+    files |= {name: _script(name) for name in (f"{EDIT}.js", f"{EDIT}-worker.js")}
     start = views.start(world, Query()) | {"links": links}
     files["index.html"] = rendered(world, "", Query(), start, static=True)
-    return {name: text.encode("utf-8", "replace") for name, text in sorted(files.items())}
+    encoded = {name: text.encode("utf-8", "replace") for name, text in files.items()} | {PORTABLE: archive()}
+    return dict(sorted(encoded.items()))
 
 
 def _operations(world: World, key: str) -> Iterator[str]:
