@@ -146,7 +146,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
             {"id": "PUBLIC@", "name": "PUBLIC", "host": "", "kind": "group", "principal": "PUBLIC"},
         ],
         "select id, role from held": [{"id": "ann@%", "role": "r"}],
-        "as taken from fitting )": [
+        "from lost join given": [
             {"id": "ann@%", "kind": "server", "a": None, "b": None, "c": None, "privileges": "SELECT"},
             {"id": "r@", "kind": "database", "a": "d", "b": None, "c": None, "privileges": "SELECT,UPDATE"},
             {"id": "PUBLIC@", "kind": "table", "a": "d", "b": "t", "c": None, "privileges": "SELECT"},

@@ -47,9 +47,9 @@ def policies() -> Path:
     return data_path("policy_src")
 
 
-DOCUMENTS = {"import": "import.yaml", "mapping": "push.yaml", "door": "door.yaml", "log": "log.yaml"}
+DOCUMENTS = {"mapping": "push.yaml", **{kind: f"{kind}.yaml" for kind in ("import", "door", "log", "names")}}
 """The files beside the policies of a system, by kind of document."""
-RESERVED = frozenset({"conform", "names", "releases", "state", *(Path(file).stem for file in DOCUMENTS.values())})
+RESERVED = frozenset({"conform", "releases", "state", *(Path(file).stem for file in DOCUMENTS.values())})
 """Names of files in the folder of a system that are no versions."""
 
 

@@ -106,9 +106,6 @@ MISTAKES = [
     ("glance: {kind: parts, row: look}", "move_: {kind: items, row: move, with: {to: {kind: shelf, about: to}}}", 18,
      "is about a named entity", None),
     ("glance: {kind: parts, row: look}", "look2: {kind: item, filter: rows}", 18, "`filter` is `rows`", "write one of"),
-    ("kinds:", 'derived: {shop: {sign: "$", reads: look}}\nkinds:', 8, "the policy has no row `shop/look`", "are: `item`"),
-    ("kinds:", 'derived: {shop: {sign: "$", reads: open}}\nkinds:', 11, "may be derived: `item` needs", None),
-    ("kinds:", 'derived: {shop: {sign: "", reads: open}}\nkinds:', 8, "the sign is empty", None),
     ("operation: do", "operatoin: do", 4, "unknown key `operatoin`", "did you mean `operation`"),
 ]  # fmt: skip
 
@@ -123,6 +120,33 @@ def test_a_mistake_is_told_where_it_is(
     assert fitting, [d.message for d in found]
     assert [d.span.line for d in fitting] == [line]
     assert help_ is None or help_ in (fitting[0].help or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "message"),
+    [
+        ('{sign: "$", reads: look}', ("names.yaml", 4), "the policy has no row `shop/look`"),
+        ('{sign: "$", reads: open}', ("till.yaml", 10), "may be derived: `item` needs"),
+    ],
+)
+def test_a_mistake_in_derived_names_is_told_where_it_is(
+    tmp_path: Path, program: Program, kind: str, place: tuple[str, int], message: str
+) -> None:
+    (tmp_path / "names.yaml").write_text(f"names: 1\ntitle: A till\nkinds:\n  shop: {kind}\n", encoding="utf-8")
+    (found,) = (d for d in findings(tmp_path, program, DOOR) if message in d.message)
+    assert (Path(found.span.path).name, found.span.line) == place
+
+
+def test_a_kind_of_the_names_needs_no_type(tmp_path: Path, program: Program) -> None:
+    (tmp_path / "names.yaml").write_text(
+        "names: 1\ntitle: A till\nkinds: {shop: {type: [store, shop]}}\n", encoding="utf-8"
+    )
+    (tmp_path / "till.yaml").write_text(DOOR.replace("type: shop, ", ""), encoding="utf-8")
+    assert load(str(tmp_path / "till.yaml"), program).kinds["shop"].type == "shop"
+    (tmp_path / "names.yaml").unlink()
+    assert {d.message for d in findings(tmp_path, program, DOOR.replace("type: shop, ", ""))} >= {
+        "`type` is missing in `shop`"
+    }
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path, program: Program) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from jmespath.exceptions import JMESPathError
@@ -15,6 +15,7 @@ from privtab_connect.errors import TemplateError
 from privtab_connect.importing.document import ExpressionReader
 from privtab_connect.importing.expression import Expression, holds
 from privtab_connect.importing.template import Template
+from privtab_connect.names import Names, names_beside
 from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading, Row
 
 MARK = "log"
@@ -42,6 +43,9 @@ class LogDocument:
     """Conditions of entries that are no decisions, and the names of their kinds."""
     unread: Expression | None
     """Condition of entries that have more than `each` gives."""
+    names: Names
+    types: Collection[str]
+    """The types of the policy; empty if it is not known."""
 
     def rows(self, entry: Any, position: str, reading: Reading) -> list[Row] | None:
         """The decisions of one entry, as `opa.rows`."""
@@ -69,8 +73,13 @@ class LogDocument:
         paths = texts | {name: value for name, value in lists.items() if "" not in value}
         try:
             for name, template in self.decision.items():
-                if name in NEEDED:
-                    cells[name] = template.path(paths) if name == "resource" else template.plain(texts)
+                if name == "resource":
+                    object_ = template.path(paths)
+                    cells[name] = self.names.entity(object_, self.types)
+                    if self.names.shows_another(object_):
+                        cells["problem"] = UNREAD
+                elif name in NEEDED:
+                    cells[name] = template.plain(texts)
                 else:
                     cells[name] = template.plain(item, "") or None
             cells["groups"] = _groups(None if self.groups is None else self.groups.of(item))
@@ -100,12 +109,13 @@ def _groups(found: Any) -> list[str] | None:
     return found or None
 
 
-def load(document: str) -> LogDocument:
-    """Read a mapping document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
+def load(document: str, types: Collection[str] = ()) -> LogDocument:
+    """Read a mapping document by path or by name. `types`: those of the policy. Raises UsageError, and PolicyInvalid with every finding."""
     name, path = find(document, MARK)
-    file = SourceFile.load(path)
+    file, names = SourceFile.load(path), names_beside(path)
     begins = "a mapping document of logs begins with `log: 1`"
-    return DocumentReader.whole(file, begins, lambda found, root: _Reader(file, found).document(root, name))
+    read = DocumentReader.whole(file, begins, lambda found, root: _Reader(file, found).document(root, name))
+    return replace(read, names=names, types=frozenset(types))
 
 
 class _Reader(ExpressionReader):
@@ -139,4 +149,6 @@ class _Reader(ExpressionReader):
             groups=groups,
             other=other,
             unread=unread,
+            names=Names(),
+            types=(),
         )

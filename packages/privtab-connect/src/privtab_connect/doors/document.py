@@ -7,13 +7,14 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from privtab.base import LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile
+from privtab.base import LEFT_OUT, Diagnostic, FindingKind, Located, Severity, SourceFile
 from privtab.ir import Program, Rule, vocabulary
 from privtab.language import DocumentProblem, DocumentReader, MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab_connect.documents import document as find
+from privtab_connect.names import Names, names_beside
 
 MARK = "door"
-KEYS = ("title", "caller", "operation", "rows", "answers", "derived", "kinds", "operations")
+KEYS = ("title", "caller", "operation", "rows", "answers", "kinds", "operations")
 ITEM = "@"
 """The value of `each` in the path of a kind."""
 CASES = ("same", "lower")
@@ -165,8 +166,10 @@ def load(document: str, program: Program) -> Door:
     """Read a door document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
     name, path = find(document, "door")
     file = SourceFile.load(path)
-    begins = f"a door document begins with `{MARK}: 1`"
-    return DocumentReader.whole(file, begins, lambda found, root: _Reader(file, found, program, name).document(root))
+    begins, names = f"a door document begins with `{MARK}: 1`", names_beside(path)
+    return DocumentReader.whole(
+        file, begins, lambda found, root: _Reader(file, found, program, name, names).document(root)
+    )
 
 
 class _Reader(DocumentReader):
@@ -175,16 +178,15 @@ class _Reader(DocumentReader):
     NAMES: ClassVar = {"W001": "bad-door-document", UNREACHED.code: UNREACHED.name}
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "W001")
 
-    def __init__(self, file: SourceFile, found: list[Diagnostic], program: Program, name: str) -> None:
+    def __init__(self, file: SourceFile, found: list[Diagnostic], program: Program, name: str, names: Names) -> None:
         super().__init__(file, found)
+        self._names = names
         self._program = program
         self._name = name
 
     def document(self, root: YamlNode) -> Door | None:
         """The whole document."""
-        fields = self.fields(
-            root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k not in ("rows", "derived")))
-        )
+        fields = self.fields(root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k != "rows")))
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
@@ -196,7 +198,7 @@ class _Reader(DocumentReader):
         caller = self.fields(fields["caller"], "`caller`", ("user", "groups", "roles", "is"), ("user",)) or {}
         user, groups, roles = (self.place(caller.get(key), f"`{key}`") for key in ("user", "groups", "roles"))
         self.check_caller(caller)
-        derived = self.derived(fields.get("derived"))
+        derived = self.derived()
         kinds = self.kinds(fields["kinds"], derived)
         operation = self.place(fields["operation"], "`operation`")
         operations = self.operations(fields["operations"], kinds, lower=case == "lower")
@@ -262,42 +264,39 @@ class _Reader(DocumentReader):
 
     # --- kinds ---
 
-    def derived(self, node: YamlNode | None) -> tuple[Derived, ...]:
+    def derived(self) -> tuple[Derived, ...]:
         """The types whose names may be derived from another's."""
         found = []
-        for key, value in self.entries(node, "`derived`"):
-            fields = self.fields(value, f"`{key.text}`", ("sign", "reads"), ("sign", "reads")) or {}
-            sign, reads = self.text(fields.get("sign"), "`sign`"), self.text(fields.get("reads"), "`reads`")
-            if not (sign and reads):
+        for kind, named in self._names.kinds.items():
+            if not named.sign:
                 continue
-            readers = [type_ for type_, row in self._program.rules if row == reads.value]
-            if key.text not in readers:
-                types = f"the types with a row `{reads.value}` are"
-                self.report(
-                    "W001",
-                    key,
-                    f"the policy has no row `{key.text}/{reads.value}`",
-                    self.near(key.text, readers, types),
-                )
-            elif any(key.text in self._program.chain(type_)[:-2] for type_ in readers) or not sign.value:
-                self.report(
-                    "W001", reads.span, f"`{reads.value}` reads types further below `{key.text}`, or the sign is empty"
-                )
+            type_, row = self._names.type_of(kind, self._program.entities), named.reads
+            readers = [other for other, operation in self._program.rules if operation == row]
+            if type_ not in readers:
+                advice = self.near(type_, readers, f"the types with a row `{row}` are")
+                self.report("W001", named.span, f"the policy has no row `{type_}/{row}`", advice)
+            elif any(type_ in self._program.chain(other)[:-2] for other in readers):
+                self.report("W001", named.span, f"`{row}` reads types further below `{type_}`")
             else:
-                at = self._program.depth(key.text) - 1
-                found.append(Derived(type=key.text, at=at, sign=sign.value, reads=reads.value))
+                at = self._program.depth(type_) - 1
+                found.append(Derived(type=type_, at=at, sign=named.sign, reads=row))
         return tuple(found)
 
     def kinds(self, node: YamlNode, derived: tuple[Derived, ...]) -> dict[str, Kind]:
         """Read the kinds of objects by name."""
-        read = {key.text: self.kind(value, f"`{key.text}`", derived) for key, value in self.entries(node, "`kinds`")}
+        read = {key.text: self.kind(key, value, derived) for key, value in self.entries(node, "`kinds`")}
         return {name: kind for name, kind in read.items() if kind is not None}
 
-    def kind(self, node: YamlNode, what: str, derived: tuple[Derived, ...]) -> Kind | None:
-        """Read one kind of objects."""
-        fields = self.fields(node, what, ("type", "path", "unnamed", "each", "is"), ("type",))
-        type_ = self.text(fields["type"], "`type`") if fields else None
-        if fields is None or type_ is None:
+    def kind(self, key: ScalarNode, node: YamlNode, derived: tuple[Derived, ...]) -> Kind | None:
+        """Read one kind of objects; without a type, it is the kind of its name in the names of the system."""
+        what = f"`{key.text}`"
+        usual = key.text in self._names.kinds
+        fields = self.fields(node, what, ("type", "path", "unnamed", "each", "is"), () if usual else ("type",))
+        if fields is None:
+            return None
+        own = Located(self._names.type_of(key.text, self._program.entities), self.span(key))
+        type_ = self.text(fields["type"], "`type`") if "type" in fields else own
+        if type_ is None:
             return None
         if type_.value not in self._program.entities:
             advice = self.near(type_.value, self._program.entities, "types")

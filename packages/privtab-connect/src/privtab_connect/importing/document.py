@@ -9,13 +9,14 @@ from typing import ClassVar, Literal, TypeAlias
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import Located, SourceFile, is_wildcard
+from privtab.base import Diagnostic, Located, SourceFile, is_wildcard
 from privtab.language import DocumentProblem, DocumentReader, MappingNode, SequenceNode, YamlNode
 from privtab.state import TABLE_COLUMNS
 from privtab_connect.documents import document as find
 from privtab_connect.importing.expression import Expression
 from privtab_connect.importing.fields import ONE_OF, TYPES, Field, Fields, Loss, Many, Type, Word
 from privtab_connect.importing.template import Template
+from privtab_connect.names import Names, names_beside
 
 MARK = "import"
 QueryKind: TypeAlias = Literal["get", "sql", "tables"]
@@ -106,14 +107,16 @@ class ImportDocument:
     """Texts in names that are other names for each request."""
     everyone: tuple[str, ...]
     """Principals that everyone is."""
+    names: Names
     steps: tuple[ImportStep, ...]
 
 
 def load(document: str) -> ImportDocument:
     """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
-    file = SourceFile.load(find(document, "import")[1])
+    path = find(document, "import")[1]
+    file, names = SourceFile.load(path), names_beside(path)
     begins = "an import document begins with `import: 1`"
-    return DocumentReader.whole(file, begins, lambda found, root: _MappingReader(file, found).document(root))
+    return DocumentReader.whole(file, begins, lambda found, root: _MappingReader(file, found, names).document(root))
 
 
 class ExpressionReader(DocumentReader):
@@ -156,6 +159,10 @@ class _MappingReader(ExpressionReader):
     NAMES: ClassVar = {"I001": "bad-import-document"}
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "I001")
 
+    def __init__(self, file: SourceFile, found: list[Diagnostic], names: Names) -> None:
+        super().__init__(file, found)
+        self._names = names
+
     def document(self, root: YamlNode) -> ImportDocument | None:
         """The whole document."""
         needed = (MARK, "title", "steps")
@@ -172,7 +179,9 @@ class _MappingReader(ExpressionReader):
         if title is None:
             return None
         signs = wildcards.value if wildcards else ""
-        return ImportDocument(path=self.source.path, title=title.value, **lists, wildcards=signs, steps=steps)
+        return ImportDocument(
+            path=self.source.path, title=title.value, **lists, wildcards=signs, names=self._names, steps=steps
+        )
 
     def steps(self, node: YamlNode | None, depth: int) -> tuple[ImportStep, ...]:
         """A list of steps."""
@@ -196,6 +205,8 @@ class _MappingReader(ExpressionReader):
             return None
         kind = kinds[0] if kinds else None
         ask = self.template(fields[kind], f"`{kind}`") if kind else None
+        if kind == "sql" and ask is not None:
+            ask = Template(self._names.filled(ask.text))
         if "page" in fields and kind != "get":
             self.report("I001", fields["page"], "only the answer to a `get` comes in pages")
         if kind == "tables":

@@ -120,6 +120,10 @@ def run(
         "inheritance": program.inheritance,
         "deny": program.semantics.deny,
         "types": list(program.entities),
+        "kinds": [
+            {"kind": name, "type": document.names.type_of(name, program.entities), "path": list(kind.path)}
+            for name, kind in document.names.kinds.items()
+        ],
         "privileges": list(program.grantable),
         "owner_holds": list(program.semantics.owner.holds) if program.semantics.owner else [],
         **dict.fromkeys(document.takes),
@@ -331,7 +335,8 @@ class _Collector:
                 continue
             try:
                 if name in ENTITY_COLUMNS:
-                    row[name] = cell.path(values, self.document.wildcards)
+                    object_ = cell.path(values, self.document.wildcards)
+                    row[name] = self.document.names.entity(object_, self._program.entities)
                 else:
                     row[name] = cell.principal(values) if name in _PRINCIPAL_COLUMNS else cell.plain(values)
             except TemplateError as error:

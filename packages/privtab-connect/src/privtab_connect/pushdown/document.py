@@ -24,11 +24,14 @@ from privtab.state import TABLE_COLUMNS, principal_entity
 from privtab_connect.documents import document as find
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
+from privtab_connect.names import names_of
 from privtab_connect.pushdown.rights import EVERYONE, OWNER, Account, AccountKind, Object, Traits
 
 MARK = "push"
 SAME = "same"
 """The key for all privileges under their own names."""
+IN_NAME = "@"
+"""The host that stands behind the last `@` of a user's name, as an import writes it; without one it is any host."""
 KEYS = (
     "title", "target", "within", "objects", "privileges", "members", "owners", "names", "host", "leave_out", "operations",
 )  # fmt: skip
@@ -100,7 +103,7 @@ class _Reader(DocumentReader):
 
     def document(self, root: YamlNode) -> MappingDocument | None:
         """The whole document."""
-        fields = self.fields(root, "a mapping document", (MARK, *KEYS), (MARK, "title", "target", "objects"))
+        fields = self.fields(root, "a mapping document", (MARK, *KEYS), (MARK, "title", "target"))
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
@@ -110,7 +113,7 @@ class _Reader(DocumentReader):
             return None
         traits: Traits = load_plugin("privtab.push_targets", target).TRAITS
         within = {type_: self._value(text) for type_, text in self._typed_texts(fields.get("within"), "`within`")}
-        objects = self._objects(fields["objects"], traits, within)
+        objects = self._objects(fields["objects"], traits, within) if "objects" in fields else self._usual(target)
         privileges = self._privileges(fields.get("privileges"), objects, traits)
         return MappingDocument(
             path=self.source.path,
@@ -192,6 +195,12 @@ class _Reader(DocumentReader):
                 self.report("N001", kind.span, message, advice)
             found[type_] = kind.value
         return found
+
+    def _usual(self, target: str) -> dict[str, str]:
+        """The types of the policy that the names of the target give its kinds of objects."""
+        names, types = names_of(target), self._program.entities
+        found = {names.type_of(kind, types): kind for kind in names.kinds}
+        return {type_: kind for type_, kind in found.items() if type_ in types}
 
     def _native(
         self, node: YamlNode | None, what: str, objects: MappingOf[str, str], traits: Traits
@@ -335,8 +344,10 @@ class NativeNames:
         account_kind = _KINDS[kind]
         if account_kind == "group" and self._document.traits.groups_are_roles:
             account_kind = "role"
-        has_host = account_kind == "login" and self._document.traits.login_hosts
-        account = Account(account_kind, native, self._document.host if has_host else "")
+        host = self._document.host if account_kind == "login" and self._document.traits.login_hosts else ""
+        if host == IN_NAME:
+            native, host = native.rpartition("@")[::2] if "@" in native else (native, "%")
+        account = Account(account_kind, native, host)
         return self.own_roles.get(account, account)
 
     def elsewhere(self, principal: str) -> bool:

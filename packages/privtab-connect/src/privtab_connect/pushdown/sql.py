@@ -13,7 +13,16 @@ from sqlalchemy.exc import SQLAlchemyError
 from privtab.base import UsageError
 from privtab_connect.errors import PushError
 from privtab_connect.importing.answers import database, reason, transaction
-from privtab_connect.pushdown.rights import Right, from_text, to_text
+from privtab_connect.pushdown.rights import (
+    GRANT_OPTION,
+    NativeGrant,
+    NativeOwnership,
+    PushPlan,
+    Right,
+    from_text,
+    in_order,
+    to_text,
+)
 
 RECORD = "privtab"
 """The schema or database with the table of recorded rights."""
@@ -101,3 +110,19 @@ def recorded(rows: Iterable[tuple[str, str]], pusher: str, where: str) -> tuple[
         except ValueError as error:
             raise PushError(f"{where}: the record of earlier pushes cannot be read: {error}") from error
     return frozenset(own), frozenset(others)
+
+
+def restored(plan: PushPlan) -> tuple[Right, ...]:
+    """Privileges on columns that stay, and that go with the same ones on their table, or with its former owner."""
+    grants = [r for r in plan.revoke if isinstance(r, NativeGrant) and r.object.kind == "table"]
+    lost = {(r.account, r.privilege.removesuffix(GRANT_OPTION), r.object.names) for r in grants}
+    owners = {(r.owner, r.object.names) for r in plan.grant if isinstance(r, NativeOwnership)}
+    columns = {r for r in plan.kept - plan.grant if isinstance(r, NativeGrant) and r.object.kind == "column"}
+    return in_order(
+        {
+            r
+            for r in columns
+            if (r.account, r.privilege.removesuffix(GRANT_OPTION), r.object.names[:2]) in lost
+            or (r.account, r.object.names[:2]) in owners
+        }
+    )

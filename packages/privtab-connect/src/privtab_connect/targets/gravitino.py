@@ -17,6 +17,7 @@ from urllib.parse import quote
 from privtab.base import UsageError, read_content, strict_loads, write_file
 from privtab.client import Sender, SendError
 from privtab_connect.errors import PushError
+from privtab_connect.names import names_of
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (
@@ -36,14 +37,9 @@ from privtab_connect.pushdown.rights import (
 )
 from privtab_server.errors import expected_form
 
-_IN_SCHEMAS = ("table", "topic", "fileset", "model")
+_KINDS = names_of("gravitino").paths
 TRAITS = Traits(
-    kinds={
-        "metalake": (),
-        "catalog": ("catalog",),
-        "schema": ("catalog", "schema"),
-        **{kind: ("catalog", "schema", kind) for kind in _IN_SCHEMAS},
-    },
+    kinds=_KINDS,
     privileges=None,
     denials=True,
     inherits=True,
@@ -180,7 +176,7 @@ class Gravitino:
             path = f"/catalogs/{quote(catalog, safe='')}/schemas"
             for schema in self._names(path):
                 yield Object("schema", (catalog, schema))
-                for kind in _IN_SCHEMAS:
+                for kind in (kind for kind, path in _KINDS.items() if len(path) == 3):
                     for name in self._names(f"{path}/{quote(schema, safe='')}/{kind}s"):
                         yield Object(kind, (catalog, schema, name))
 

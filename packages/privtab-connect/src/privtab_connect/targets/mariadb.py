@@ -17,6 +17,7 @@ from sqlalchemy.dialects.mysql.base import MySQLDialect
 
 from privtab.base import UsageError
 from privtab_connect.errors import PushError
+from privtab_connect.names import names_of
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (
@@ -33,51 +34,19 @@ from privtab_connect.pushdown.rights import (
     Right,
     Traits,
     in_order,
+    linked,
 )
-from privtab_connect.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
+from privtab_connect.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded, restored
 
-_ROUTINE = ("EXECUTE", "ALTER ROUTINE", "GRANT OPTION")
-_COLUMN = ("SELECT", "INSERT", "UPDATE", "REFERENCES")
-_TABLE = (*_COLUMN, "DELETE", "CREATE", "DROP", "INDEX", "ALTER", "CREATE VIEW", "SHOW VIEW", "TRIGGER", "GRANT OPTION")
-_DATABASE = (*_TABLE, "CREATE TEMPORARY TABLES", "LOCK TABLES", "CREATE ROUTINE", "ALTER ROUTINE", "EXECUTE", "EVENT")
-_SERVER = (
-    *_DATABASE,
-    *("RELOAD", "SHUTDOWN", "PROCESS", "FILE", "SHOW DATABASES", "SUPER", "CREATE USER", "CREATE TABLESPACE"),
-)
+_NAMES = names_of("mariadb")
 TRAITS = Traits(
-    kinds={
-        "server": (),
-        "database": ("database",),
-        "table": ("database", "table"),
-        "column": ("database", "table", "column"),
-        "function": ("database", "function"),
-        "procedure": ("database", "procedure"),
-    },
-    privileges={
-        "server": _SERVER,
-        "database": _DATABASE,
-        "table": _TABLE,
-        "column": _COLUMN,
-        "function": _ROUTINE,
-        "procedure": _ROUTINE,
-    },
+    kinds=_NAMES.paths,
+    privileges=_NAMES.privileges,
     inherits=True,
     grantees=WITH_EVERYONE,
     owners=False,
     login_hosts=True,
 )
-_BITS = {
-    name: bit
-    for bit, name in enumerate(
-        (
-            *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "RELOAD", "SHUTDOWN", "PROCESS", "FILE"),
-            *("GRANT OPTION", "REFERENCES", "INDEX", "ALTER", "SHOW DATABASES", "SUPER", "CREATE TEMPORARY TABLES"),
-            *("LOCK TABLES", "EXECUTE", "REPLICATION SLAVE", "BINLOG MONITOR", "CREATE VIEW", "SHOW VIEW"),
-            *("CREATE ROUTINE", "ALTER ROUTINE", "CREATE USER", "EVENT", "TRIGGER", "CREATE TABLESPACE"),
-        )
-    )
-}
-"""The bits of privileges in `access` of `mysql.global_priv` (`privilege_t` of the server's source)."""
 PATTERN = "databases like"
 """The kind of object of grants on databases whose names fit a pattern; only reported, and revoked on request."""
 _OWN_ROLE = "roles of "
@@ -85,10 +54,6 @@ _LONGEST = {"login": 128 - len(_OWN_ROLE), "role": 128}
 _LONGEST_OBJECT = 64
 _BMP = 0xFFFF
 _SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys', 'privtab')"
-_COLUMNS = {
-    "CREATE TEMPORARY TABLES": "Create_tmp_table_priv",
-    "GRANT OPTION": "Grant_priv",
-}
 _QUOTING = Quoting(MySQLDialect(paramstyle="named"))
 
 
@@ -106,7 +71,7 @@ def name_problem(item: Account | Object) -> str | None:
         if name != name.rstrip():
             return f"`{name}` ends with a space"
     if isinstance(item, Account) and item.kind == "role":
-        if item.name.upper() in {"NONE", "PUBLIC"}:
+        if _NAMES.is_reserved(item.name.upper()):
             return "the name is reserved"
         if item.name.startswith(_OWN_ROLE):
             return f"pushes give names that begin with `{_OWN_ROLE}` to roles of one user"
@@ -145,8 +110,9 @@ class MariaDb:
 
     def read(self) -> Inventory:
         """As Session.read."""
-        accounts, unlimited, rights = self._accounts()
-        rights |= self._object_grants(accounts)
+        accounts, rights = self._accounts()
+        rights |= self._grants(accounts)
+        unlimited = {r.account for r in rights if isinstance(r, NativeGrant) and r.privilege == "SUPER"}
         inherent = {r for r in rights if isinstance(r, DefaultRole) or _holder(r) in unlimited}
         [(user,)] = self._sql.rows("SELECT CURRENT_USER()")
         links = self._sql.rows("SELECT User, Host, Role, Admin_option FROM mysql.roles_mapping")
@@ -166,46 +132,27 @@ class MariaDb:
             recorded_elsewhere=others,
         )
 
-    def _accounts(self) -> tuple[set[Account], set[Account], set[Right]]:
-        """All accounts, the accounts that may do anything, and their privileges on the server."""
+    def _accounts(self) -> tuple[set[Account], set[Right]]:
+        """All accounts, and their default roles."""
         accounts: set[Account] = set()
-        unlimited: set[Account] = set()
         rights: set[Right] = set()
         for name, host, text in self._sql.rows("SELECT User, Host, Priv FROM mysql.global_priv"):
             described = json.loads(text)
-            account = Account("role", name) if described.get("is_role") else _login(name, host)
-            access = int(described.get("access", 0))
-            held = {privilege for privilege in _SERVER if access >> _BITS[privilege] & 1}
+            account = Account("role", name) if described.get("is_role") and name != "PUBLIC" else _login(name, host)
             accounts.add(account)
-            rights |= {NativeGrant(account, "allow", privilege, Object("server", ())) for privilege in held}
-            if "SUPER" in held:
-                unlimited.add(account)
             if described.get("default_role"):
                 rights.add(DefaultRole(account, Account("role", described["default_role"])))
-        return accounts, unlimited, rights
+        return accounts, rights
 
-    def _object_grants(self, accounts: set[Account]) -> set[Right]:
-        """Return the privileges of accounts on databases and on objects in them."""
+    def _grants(self, accounts: set[Account]) -> set[Right]:
+        """Return the privileges of accounts on the server and on objects in it, as far as pushes know them."""
         found: set[Right] = set()
-        columns = [_COLUMNS.get(name, f"{name.capitalize().replace(' ', '_')}_priv") for name in _DATABASE]
-        for name, host, pattern, *privileges in self._sql.rows(
-            f"SELECT User, Host, Db, {', '.join(columns)} FROM mysql.db"
-        ):
+        for name, host, kind, *names, privileges in self._sql.rows(_NAMES.queries["grants"]):
             account = _account(name, host, accounts)
-            object_ = _database(pattern)
-            for privilege, yes in zip(_DATABASE, privileges, strict=True):
-                if yes == "Y":
-                    found.add(NativeGrant(account, "allow", privilege, object_))
-        queries = (
-            "SELECT User, Host, 'table', Table_priv, Db, Table_name FROM mysql.tables_priv",
-            "SELECT User, Host, 'column', Column_priv, Db, Table_name, Column_name FROM mysql.columns_priv",
-            "SELECT User, Host, lower(Routine_type), Proc_priv, Db, Routine_name FROM mysql.procs_priv",
-        )
-        for query in queries:
-            for name, host, kind, privileges, *names in self._sql.rows(query):
-                account = _account(name, host, accounts)
-                for word in _words(privileges):
-                    found.add(NativeGrant(account, "allow", word, Object(kind, tuple(names))))
+            path = tuple(name for name in names if name is not None)
+            object_ = _database(*path) if kind == "database" else Object(kind, path)
+            words = set(privileges.split(",")) & set(_NAMES.kinds[kind].privileges) if privileges else ()
+            found |= {NativeGrant(account, "allow", word, object_) for word in words}
         return found
 
     def _objects(self) -> set[Object]:
@@ -228,8 +175,10 @@ class MariaDb:
         return recorded(((pusher, held) for pusher, held in rows), self._pusher, self.where)
 
     def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
-        """As Session.natural: every login that holds a role has one in force as soon as it connects."""
-        del inventory
+        """As Session.normalised: every login that holds a role has one in force as soon as it connects.
+
+        Where a role that the login holds has its others by memberships that are there, that is this one.
+        """
         held: dict[Account, set[Account]] = defaultdict(set)
         rights: set[Right] = set()
         for right in desired:
@@ -237,10 +186,28 @@ class MariaDb:
                 held[right.account].add(right.role)
             else:
                 rights.add(right)
+        stated = {right for right in rights if isinstance(right, NativeMembership)}
+        follows = {  # from what every login that holds the one holds
+            right
+            for right in inventory.rights
+            if isinstance(right, NativeMembership)
+            and right.account.kind == "role"
+            and all(right.role in roles for roles in held.values() if right.account in roles)
+        }
+        links: dict[Account, set[Account]] = defaultdict(set)
+        for membership in stated | follows:
+            links[membership.account].add(membership.role)
+        defaults = {right.account: right.role for right in inventory.rights if isinstance(right, DefaultRole)}
         for account, roles in held.items():
-            role = next(iter(roles)) if len(roles) == 1 else Account("role", f"{_OWN_ROLE}{account.name}")
+            order = sorted(roles, key=lambda role: (role != defaults.get(account), role))
+            role = next((one for one in order if roles <= linked([one], links)), None)
+            if role is None:
+                role = Account("role", f"{_OWN_ROLE}{account.name}")
+                rights |= {NativeMembership(role, other) for other in roles}
+            else:
+                reached = linked([role], links)
+                rights |= {right for right in follows if right.account in reached}
             rights |= {NativeMembership(account, role), DefaultRole(account, role)}
-            rights |= {NativeMembership(role, other) for other in roles if len(roles) > 1}
         return frozenset(rights)
 
     def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
@@ -254,6 +221,7 @@ class MariaDb:
         return (
             *(f"CREATE ROLE {_who(account)}" for account in sorted(plan.create)),
             *map(_revoked, reversed(in_order(set(plan.revoke)))),
+            *map(_granted, restored(plan)),
             *map(_granted, in_order(set(plan.grant))),
         )
 
@@ -284,14 +252,6 @@ def _login(name: str, host: str) -> Account:
 
 def _holder(right: Right) -> Account | None:
     return None if isinstance(right, NativeOwnership) else right.account
-
-
-def _words(privileges: object) -> Iterator[str]:
-    """The native privileges of a column of the grant tables: a set, as text or as a set."""
-    words = privileges.split(",") if isinstance(privileges, str) else privileges if isinstance(privileges, set) else ()
-    for word in words:
-        if word:
-            yield "GRANT OPTION" if word == "Grant" else str(word).upper()
 
 
 def _database(pattern: str) -> Object:

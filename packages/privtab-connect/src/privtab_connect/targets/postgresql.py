@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from privtab.base import UsageError
 from privtab_connect.errors import PushError
+from privtab_connect.names import names_of
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (
@@ -35,78 +36,27 @@ from privtab_connect.pushdown.rights import (
     difference,
     in_order,
 )
-from privtab_connect.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
+from privtab_connect.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded, restored
 from privtab_connect.targets.postgresql_roles import ADMIN, SET, Roles, role_object
 
-_PLAIN = {
-    "database": ("CONNECT", "TEMPORARY", "CREATE"),
-    "schema": ("USAGE", "CREATE"),
-    "table": ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "MAINTAIN"),
-    "column": ("SELECT", "INSERT", "UPDATE", "REFERENCES"),
-    "sequence": ("USAGE", "SELECT", "UPDATE"),
-    "function": ("EXECUTE",),
-    "type": ("USAGE",),
-}
+_NAMES = names_of("postgresql")
 TRAITS = Traits(
-    kinds={
-        "database": ("database",),
-        "schema": ("schema",),
-        "table": ("schema", "table"),
-        "column": ("schema", "table", "column"),
-        "sequence": ("schema", "sequence"),
-        "function": ("schema", "function"),
-        "type": ("schema", "type"),
-        "role": ("role",),
+    kinds=_NAMES.paths,
+    privileges={
+        kind: (*names, *(name + GRANT_OPTION for name in names if kind != "role"))
+        for kind, names in _NAMES.privileges.items()
     },
-    privileges={kind: (*names, *(name + GRANT_OPTION for name in names)) for kind, names in _PLAIN.items()}
-    | {"role": (SET, ADMIN)},
     grantees=WITH_EVERYONE,
     one_namespace=True,
     role_kind="role",
 )
 LONGEST_NAME = 63
 """Bytes of a name; the server cuts longer ones short, which would make it another name."""
-_RESERVED = ("public", "none", "current_role", "current_user", "session_user")
-
-_OWN_SCHEMAS = f"nspname !~ '^pg_' and nspname <> 'information_schema' and nspname <> '{RECORD}'"
-_CLASSES = (
-    "select '{kind}', array[nspname, relname], relowner, relacl, '{sign}', null from pg_class join pg_namespace n on n.oid = relnamespace "
-    "where relkind in ({relkinds}) and {own}"
-)
-_OBJECTS = {
-    "database": "select 'database', array[datname], datdba, datacl, 'd', null from pg_database where datname = current_database()",
-    "schema": f"select 'schema', array[nspname], nspowner, nspacl, 'n', null from pg_namespace where {_OWN_SCHEMAS}",
-    "table": _CLASSES.format(kind="table", sign="r", relkinds="'r', 'p', 'v', 'm', 'f'", own=_OWN_SCHEMAS),
-    "sequence": _CLASSES.format(kind="sequence", sign="s", relkinds="'S'", own=_OWN_SCHEMAS),
-    "function": (
-        "select 'function', array[nspname, case when proname !~ '[(]' and count(*) over (partition by pronamespace, proname) = 1 then proname "
-        "else format('%I(%s)', proname, pg_get_function_identity_arguments(p.oid)) end], proowner, proacl, 'f', p.oid::regprocedure::text "
-        f"from pg_proc p join pg_namespace n on n.oid = pronamespace where {_OWN_SCHEMAS}"
-    ),
-    "type": (
-        "select 'type', array[nspname, typname], typowner, typacl, 'T', null "
-        "from pg_type t join pg_namespace n on n.oid = typnamespace left join pg_class c on c.oid = typrelid "
-        "where (typtype <> 'c' or relkind = 'c' or typacl is not null) and not exists (select from pg_type e where e.typarray = t.oid) "
-        f"and {_OWN_SCHEMAS}"
-    ),
-    "column": (
-        "select 'column', array[nspname, relname, attname], relowner, attacl, 'c', null "
-        "from pg_attribute join pg_class c on c.oid = attrelid join pg_namespace n on n.oid = relnamespace "
-        f"where attnum > 0 and not attisdropped and relkind in ('r', 'p', 'v', 'm', 'f') and {_OWN_SCHEMAS}"
-    ),
-}
-_EDGES = """
-select member, roleid, coalesce((to_jsonb(m) ->> 'inherit_option')::bool, rolinherit),
-       coalesce((to_jsonb(m) ->> 'set_option')::bool, true), admin_option
-from pg_auth_members m join pg_roles on pg_roles.oid = member
+_OBJECTS = f"""
+with named as ({_NAMES.queries["objects"]})
+select kind, names, owner, routine{{columns}} from named{{more}} where kind in ({{kinds}})
+  and (kind = 'database' or names[1] !~ '^pg_' and names[1] not in ('information_schema', '{RECORD}'))
 """
-_READ_ALL = {"schema": ("USAGE",), "table": ("SELECT",), "sequence": ("SELECT",)}
-_WRITE_ALL = {"schema": ("USAGE",), "table": ("INSERT", "UPDATE", "DELETE"), "sequence": ("UPDATE",)}
-_PREDEFINED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "pg_read_all_data": _READ_ALL,
-    "pg_write_all_data": _WRITE_ALL,
-}
-"""Privileges of predefined roles on every object of a kind."""
 _OF_DATABASE = Account("role", "pg_database_owner")
 """The role that the owner of the database is a member of."""
 _QUOTING = Quoting(PGDialect(paramstyle="named"))  # type: ignore[no-untyped-call]
@@ -119,7 +69,7 @@ def name_problem(item: Account | Object) -> str | None:
             return "the name is empty"
         if len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
             return f"`{name:.40}…` has more than {LONGEST_NAME} bytes, and would be cut short"
-    if isinstance(item, Account) and (item.name in _RESERVED or item.name.startswith("pg_")):
+    if isinstance(item, Account) and _NAMES.is_reserved(item.name):
         return "the name is reserved"
     return None
 
@@ -157,7 +107,7 @@ class PostgreSql:
         objects = {role_object(account) for account in by_id.values() if account != EVERYONE}
         rights: set[Right] = set()
         inherent: set[Right] = set()
-        for kind, names, owner, routine, *_ in self._objects(""):
+        for kind, names, owner, routine in self._objects():
             object_ = Object(kind, tuple(names))
             objects.add(object_)
             rights.add(NativeOwnership(object_, by_id[owner]))
@@ -168,16 +118,16 @@ class PostgreSql:
             if kind == "database":
                 inherent.add(self._of_database(by_id[owner]))
         inherent |= {right for right in rights if isinstance(right, NativeOwnership)}
+        of_predefined = self._sql.rows(_NAMES.queries["predefined"])
         inherent |= {
-            NativeGrant(account, "allow", privilege, object_)
-            for account in predefined
+            NativeGrant(self._roles.accounts[role], "allow", privilege, object_)
+            for role, kind, privilege in of_predefined
             for object_ in objects
-            for privilege in _PREDEFINED.get(account.name, {}).get(object_.kind, ())
+            if object_.kind == kind and role in self._roles.accounts
         }
         acl = ', lateral aclexplode(coalesce(acl, acldefault(sign::"char", owner))) a'
-        for kind, names, owner, _, grantee, privilege, grantable in self._objects(
-            acl, "a.grantee, a.privilege_type, a.is_grantable"
-        ):
+        rights_of = ", a.grantee, a.privilege_type, a.is_grantable"
+        for kind, names, owner, _, grantee, privilege, grantable in self._objects(rights_of, acl):
             object_ = Object(kind, tuple(names))
             account = by_id[grantee]
             grants = [NativeGrant(account, "allow", privilege, object_)]
@@ -221,16 +171,14 @@ class PostgreSql:
         self._roles = replace(self._roles, accounts=accounts, isolated=frozenset(isolated))
         return by_id, unlimited
 
-    def _objects(self, more: str, columns: str = "1") -> Iterator[Sequence[Any]]:
+    def _objects(self, columns: str = "", more: str = "") -> Iterator[Sequence[Any]]:
         """The objects of the mapped kinds: kind, names, owner, how SQL names a routine, and further columns."""
-        parts = [f"({_OBJECTS[kind]})" for kind in self._kinds]
-        if parts:
-            named = f"with named (kind, names, owner, acl, sign, routine) as ({' union all '.join(parts)})"
-            yield from self._sql.rows(f"{named} select kind, names::text[], owner, routine, {columns} from named{more}")
+        kinds = ", ".join(f"'{kind}'" for kind in ("", *self._kinds))
+        yield from self._sql.rows(_OBJECTS.format(columns=columns, more=more, kinds=kinds))
 
     def _memberships(self, by_id: Mapping[int, Account]) -> Iterator[NativeMembership | NativeGrant]:
         """Roles that accounts hold, that they may switch to without holding them, and that they may grant."""
-        for member, role, inherits, switches, admin in self._sql.rows(_EDGES):
+        for member, role, inherits, switches, admin in self._sql.rows(_NAMES.queries["memberships"]):
             if inherits:
                 yield NativeMembership(by_id[member], by_id[role])
             elif switches:
@@ -311,34 +259,13 @@ class PostgreSql:
             *created,
             *(statement for right in owned for statement in self._granted(right)),
             *(statement for right in revoked for statement in self._revoked(right)),
-            *(statement for right in self._restored(plan) for statement in self._granted(right)),
+            *(statement for right in restored(plan) for statement in self._granted(right)),
             *(
                 statement
                 for right in granted
                 if not isinstance(right, NativeOwnership)
                 for statement in self._granted(right)
             ),
-        )
-
-    def _restored(self, plan: PushPlan) -> tuple[Right, ...]:
-        """Privileges on columns that stay, and that PostgreSQL revokes with the same ones on their table."""
-        lost = {
-            (r.account, r.privilege.removesuffix(GRANT_OPTION), r.object.names)
-            for r in plan.revoke
-            if isinstance(r, NativeGrant) and r.object.kind == "table"
-        }
-        owners = {(r.owner, r.object.names) for r in plan.grant if isinstance(r, NativeOwnership)}
-        return in_order(
-            {
-                r
-                for r in plan.kept - plan.grant
-                if isinstance(r, NativeGrant)
-                and r.object.kind == "column"
-                and (
-                    (r.account, r.privilege.removesuffix(GRANT_OPTION), r.object.names[:2]) in lost
-                    or (r.account, r.object.names[:2]) in owners
-                )
-            }
         )
 
     def prepare(self) -> None:

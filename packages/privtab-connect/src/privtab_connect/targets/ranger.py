@@ -12,6 +12,7 @@ from typing import Any
 
 from privtab.base import UsageError, read_content, strict_loads, write_file
 from privtab_connect.errors import PushError
+from privtab_connect.names import names_of
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (
@@ -28,7 +29,7 @@ from privtab_connect.pushdown.rights import (
 )
 
 TRAITS = Traits(
-    kinds={"database": ("database",), "table": ("database", "table"), "column": ("database", "table", "column")},
+    kinds=names_of("ranger").paths,
     privileges=None,
     denials=True,
     inherits=None,

@@ -149,7 +149,7 @@ def entries_of(mapping: str | None = None, door: str | None = None, policy: str 
         return cast("Entries", opa.rows)
     with needing("logs of other systems", "import"):
         from privtab_logs import mapped
-    return mapped.load(mapping).rows
+    return mapped.load(mapping, load_policy(policy).entities if policy else ()).rows
 
 
 def _moments(options: ReplayOptions) -> Moments:

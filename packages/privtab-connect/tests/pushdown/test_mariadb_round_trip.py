@@ -1,0 +1,80 @@
+"""What is imported from a real MariaDB, pushed, and imported again is the same, and so is what the server lets everyone do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import mariadb_world
+import pytest
+from mariadb_server import mariadb
+from mariadb_world import DATABASES, ROLES, TABLES, USERS, answers, executed, imported
+from seeds import seeds
+
+from privtab.pipeline import load_program
+from privtab.state import State
+from privtab.state.nodes import ALL_TABLES
+from privtab_connect.pushdown.document import load
+from privtab_connect.pushdown.rights import NativeGrant
+from privtab_connect.pushdown.run import PushReport, push
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mariadb-10-11")]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with mariadb() as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str) -> Iterator[str]:
+    with mariadb_world.world(server):
+        yield server
+
+
+def pushed(url: str, state: State, **options: bool) -> PushReport:
+    program = load_program("mariadb/10.11")
+    document = load("mariadb", program, {"server": "main"})
+    return push(program, state, document, url, pusher="mariadb", apply=True, **options)  # type: ignore[arg-type]
+
+
+def rows(state: State) -> set[str]:
+    return {f"{table}: {row}" for table in ALL_TABLES for row in getattr(state, table)}
+
+
+def drift(dice: random.Random) -> Iterator[str]:
+    """Rights that no state gives, and some that a state gives no more."""
+    for _ in range(40):
+        database, table = dice.choice(DATABASES), dice.choice(TABLES)
+        privilege = dice.choice(["select", "insert", "update", "delete", "drop", "alter", "index"])
+        escaped = database.replace("_", "\\_")
+        place = dice.choice(["*.*", f"`{escaped}`.*", f"{database}.{table}"])
+        yield f"grant {privilege} on {place} to {dice.choice([*USERS, *ROLES, 'public'])}"
+    yield f"set default role none for {dice.choice(USERS)}"
+    yield f"revoke {ROLES[0]} from {dice.choice(USERS)}"
+
+
+@pytest.mark.parametrize("seed", seeds(range(60), quick=2, full=6))
+def test_what_is_imported_and_pushed_is_imported_again(url: str, seed: int) -> None:
+    dice = random.Random(seed)
+    patterns = dice.sample(["`d_2`", "`d%`", "`%2`", "`d__`"], dice.randrange(3))
+    executed(url, *mariadb_world.rights(seed, patterns))
+    state = imported(url)[0].state
+    before = answers(url)
+
+    first = pushed(url, state)
+    assert first.desired.findings == ()
+    assert first.desired.absent == {}
+    fitting = [r for r in first.plan.grant if not (isinstance(r, NativeGrant) and r.object.kind == "database")]
+    assert (fitting, first.plan.revoke, first.plan.create) == ([], frozenset(), frozenset())
+    assert bool(first.plan.grant) <= bool(patterns)
+    assert rows(imported(url)[0].state) == rows(state)
+    assert answers(url) == before
+
+    for statement in drift(dice):
+        executed(url, statement, refused=True)
+    pushed(url, state, revoke_foreign=True)
+    assert rows(imported(url)[0].state) ^ rows(state) == set()
+    assert answers(url) == before
+    assert not pushed(url, state).plan.changes
