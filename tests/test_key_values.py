@@ -34,18 +34,11 @@ def _storage(texts: list[str]) -> object:
     return storage_options(texts)
 
 
-def _objects(texts: list[str]) -> object:
-    from privtab_analysis.commands._ask import objects
-
-    return objects(texts)
-
-
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
         (lambda texts: parse_key_values(texts, "--set"), "region=eu", "`--set` is given twice for `region`"),
         (_storage, "key=1", "`--storage` is given twice for `key`"),
-        (_objects, "to=shelf:a/b", "`--with` is given twice for `to`"),
     ],
 )
 def test_a_repeated_name_is_refused(read: Callable[[list[str]], Any], text: str, message: str) -> None:

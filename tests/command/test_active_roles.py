@@ -142,26 +142,26 @@ def test_authzen_reads_them_from_the_context(folder: Path) -> None:
 
 def test_commands_take_active_roles(privtab: Callable[..., Any], folder: Path) -> None:
     options = ["-p", folder / "shop.yaml", "-s", folder / "state.yaml"]
-    allowed = privtab("explain", "ben", "read", ITEM, "--active-role", "clerk", *options)
+    allowed = privtab("explain", "ben", "read", ITEM, "--caller", "role:clerk", *options)
     assert allowed.out.startswith(f"ALLOW  user:ben read {ITEM} as clerk\n")
-    denied = privtab("explain", "ben", "read", ITEM, "--no-active-roles", *options)
+    denied = privtab("explain", "ben", "read", ITEM, "--caller", "no-roles", *options)
     assert denied.out.startswith(f"DENY  user:ben read {ITEM} as no role\n")
     assert "what would allow it: with role:clerk active\n" in denied.out
     assert "not active\n  role:clerk\n" in denied.out
     document = json.loads(
-        privtab("explain", "ben", "read", ITEM, "--no-active-roles", "--format", "json", *options).out
+        privtab("explain", "ben", "read", ITEM, "--caller", "no-roles", "--format", "json", *options).out
     )
     assert (document["inactive_roles"], document["activating"]) == (["clerk"], ["clerk"])
-    unheld = privtab("explain", "ben", "read", ITEM, "--active-role", "boss", *options)
+    unheld = privtab("explain", "ben", "read", ITEM, "--caller", "role:boss", *options)
     assert "user:ben does not hold the active role(s) `boss`" in unheld.out
     everything = json.loads(privtab("what-can", "ben", "--format", "json", *options).out)
-    nothing = json.loads(privtab("what-can", "ben", "--no-active-roles", "--format", "json", *options).out)
+    nothing = json.loads(privtab("what-can", "ben", "--caller", "no-roles", "--format", "json", *options).out)
     assert everything["count"] > nothing["count"] == 0
-    assert privtab("what-can", "ben", "--active-role", "boss", *options).code == 2
-    assert privtab("paths", "ben", "READ", ITEM, "--no-active-roles", *options).code == 0
-    both = privtab("explain", "ben", "read", ITEM, "--active-role", "clerk", "--no-active-roles", *options)
+    assert privtab("what-can", "ben", "--caller", "role:boss", *options).code == 2
+    assert privtab("paths", "ben", "READ", ITEM, "--caller", "no-roles", *options).code == 0
+    both = privtab("explain", "ben", "read", ITEM, "--caller", "role:clerk", "--caller", "no-roles", *options)
     assert (both.code, "exclude each other" in both.err) == (2, True)
-    plain = privtab("explain", "ben", "read", ITEM, "--active-role", "clerk", "-p", folder / "plain.yaml", *options[2:])
+    plain = privtab("explain", "ben", "read", ITEM, "--caller", "role:clerk", "-p", folder / "plain.yaml", *options[2:])
     assert (plain.code, "cannot name active roles" in plain.err) == (2, True)
 
 

@@ -9,7 +9,7 @@ from privtab.command._app import command
 
 MOST_COMMANDS = 64
 """Commands that help shows; to be 45."""
-MOST_OPTIONS = 599
+MOST_OPTIONS = 581
 """Options of these commands; to be 400 with the settings."""
 
 

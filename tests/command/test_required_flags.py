@@ -26,10 +26,10 @@ def test_questions_require_the_flag(privtab: Callable[..., Any], clinic: list[st
     forgot = privtab(*ask, *clinic)
     assert forgot.code == 2, forgot.out
     assert NEEDS in forgot.err
-    answered = privtab(*ask, "--flag", "pii=false", *clinic)
+    answered = privtab(*ask, "--with", "pii=false", *clinic)
     assert answered.code == 0, answered.err
-    assert "pii" in privtab(*ask, "--flag", "pii", *clinic).out or ask[0] == "what-can"
-    assert "no row uses a flag `ppi`" in privtab(*ask, "--flag", "ppi=false", *clinic).err
+    assert "pii" in privtab(*ask, "--with", "pii", *clinic).out or ask[0] == "what-can"
+    assert "no row uses a flag `ppi`" in privtab(*ask, "--with", "ppi=false", *clinic).err
 
 
 @pytest.mark.parametrize("ask", [["file:w/1", "--operation", "read"], ["READ", "file:w/1"], []])
@@ -37,12 +37,12 @@ def test_paths_require_the_flag(privtab: Callable[..., Any], clinic: list[str], 
     forgot = privtab("paths", "ann", *ask, *clinic)
     assert forgot.code == 2, forgot.out
     assert NEEDS in forgot.err
-    assert privtab("paths", "ann", *ask, "--flag", "pii=false", *clinic).code == 0
+    assert privtab("paths", "ann", *ask, "--with", "pii=false", *clinic).code == 0
 
 
 def test_paths_go_by_the_flag(privtab: Callable[..., Any], clinic: list[str]) -> None:
     output = {
-        flag: privtab("paths", "ann", "file:w/1", "--operation", "read", "--flag", flag, *clinic).out
+        flag: privtab("paths", "ann", "file:w/1", "--operation", "read", "--with", flag, *clinic).out
         for flag in ("pii=false", "pii")
     }
     assert output["pii=false"].startswith("HELD")

@@ -26,7 +26,7 @@ def asked(tmp_path: Path) -> list[str]:
 def test_explain_says_which_filter_applies_and_why_no_earlier_one(
     privtab: Callable[..., Any], asked: list[str]
 ) -> None:
-    ran = privtab("explain", "eve", "row_filter", "table:m/s/t", *asked, "--attribute", "request.purpose=audit")
+    ran = privtab("explain", "eve", "row_filter", "table:m/s/t", *asked, "--with", "request.purpose=audit")
     assert ran.code == 0, ran.err
     assert ran.out.startswith(
         "row filter eu_only  user:eve table:m/s/t\n  region = 'EU'\n\nDENY  user:eve row_filter.all_rows"

@@ -24,7 +24,7 @@ def test_requests_take_objects_and_flags(privtab: Callable[..., Any], policy: Pa
     assert "0 users of 3" in far.out
     burn = ["who-can", "burn", "item:s/a/y", "-p", policy, "-s", state]
     assert "1 user of 3" in privtab(*burn).out
-    assert "0 users of 3" in privtab(*burn, "--flag", "really").out
+    assert "0 users of 3" in privtab(*burn, "--with", "really").out
 
 
 def test_by_principal(privtab: Callable[..., Any], policy: Path, state: Path) -> None:

@@ -272,10 +272,8 @@ def test_a_change_gives_the_attributes_that_its_operation_compares(
     (lake / "lake.yaml").write_text(guarded, encoding="utf-8")
     assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT}") == 1
     assert "request.mfa" in capsys.readouterr().err
-    assert (
-        change("root", "grant", "lake:l", "--add", f"grants:{GRANT}", "--attribute", "request.mfa=true", "--yes") == 0
-    )
-    assert change("root", "grant", "lake:l", "--attribute", "request.mafia=true") == 2
+    assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT}", "--with", "request.mfa=true", "--yes") == 0
+    assert change("root", "grant", "lake:l", "--with", "request.mafia=true") == 2
     assert "did you mean `mfa`?" in capsys.readouterr().err
     assert len(log(capsys)) == 3
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from privtab.base import (
     NOT_SET,
     Entity,
+    GivenAttributes,
     InvalidRequest,
     Request,
     UsageError,
@@ -19,19 +20,28 @@ from privtab.base import (
     parse_key_values,
 )
 from privtab.command import err, option
-from privtab_analysis.attribute_options import attribute_values
+from privtab_analysis.given_options import attribute_values, parts_given
 
 if TYPE_CHECKING:
     from privtab.ir import Program
 
 
-WithOption = Annotated[list[str] | None, option("--with NAME=TYPE:PATH", "A second object of the request.")]
-FlagOption = Annotated[list[str] | None, option("--flag NAME[=false]", "A flag to set, or NAME=false to unset it.")]
-AttributeOption = Annotated[
-    list[str] | None, option("--attribute KIND.NAME=VALUE", "An attribute: user.department=hr, entity.class=public.")
+NO_ROLES = "no-roles"
+"""The word for a caller who acts in none of their roles."""
+OBJECT = "template=job_template:m/nightly"
+
+
+WithOption = Annotated[
+    list[str] | None,
+    option(
+        "--with NAME[=VALUE]",
+        "What the request carries: a flag (NAME, NAME=false), an object (NAME=TYPE:PATH), an attribute (user.NAME=VALUE).",
+    ),
 ]
-GroupOption = Annotated[list[str] | None, option("--group", "A group that the request says the user belongs to.")]
-ActiveRoleOption = Annotated[list[str] | None, option("--active-role NAME", "Count only this role; may be repeated.")]
+CallerOption = Annotated[
+    list[str] | None,
+    option("--caller group:NAME", "A group of the caller; role:NAME, an active role, or no-roles; repeatable."),
+]
 TableFormat = Literal["text", "json", "csv"]
 """Output format of lists: for people, programs or spreadsheets."""
 TableFormatOption = Annotated[TableFormat, option("--format", "Output format: for people, programs or spreadsheets.")]
@@ -39,7 +49,6 @@ AuthoriseOption = Annotated[
     list[str] | None,
     option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a store; repeatable."),
 ]
-NoActiveRolesOption = Annotated[bool, option("--no-active-roles", "Count none of the user's roles.")]
 
 
 def limit_option(noun: str, most: int) -> Any:
@@ -56,64 +65,87 @@ StepsOption = Annotated[int | None, option("--max-steps N", "Ignore longer paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallerOptions:
-    """The user's part of a request, and the flags."""
+class RequestOptions:
+    """The parts of a request beside user, operation and entity; `with_options` makes options of them."""
 
-    flag: FlagOption = None
-    group: GroupOption = None
-    active_role: ActiveRoleOption = None
-    no_active_roles: NoActiveRolesOption = False
+    with_: WithOption = None
+    caller: CallerOption = None
 
     def groups(self) -> tuple[str, ...]:
-        """The names of the groups, written bare or as `group:name`; raises UsageError for one without a name."""
-        names = tuple(name.removeprefix("group:") for name in self.group or ())
-        if "" in names:
-            raise UsageError("`--group` is empty: it names no group")
-        return names
+        """The names of the groups. Raises UsageError."""
+        return self._named("group")
 
-    def flags(self, program: Program) -> frozenset[str]:
-        """The flags, each of which an operation requires that requires any. Raises UsageError."""
-        flags = flag_names(self.flag, program)
-        check_required_flags(flags, program)
-        return flags
+    def _named(self, wanted: str) -> tuple[str, ...]:
+        """The groups or roles among the words about the caller. Raises UsageError for a word of no form."""
+        found = []
+        for text in self.caller or ():
+            kind, _, name = text.partition(":")
+            if text != NO_ROLES and (kind not in ("group", "role") or not name):
+                raise UsageError(f"`--caller {text}`: write group:NAME, role:NAME or {NO_ROLES}")
+            if kind == wanted:
+                found.append(name)
+        return tuple(dict.fromkeys(found))
+
+    def general(self, program: Program, *, objects: bool = False) -> Given:
+        """What every request carries of a question about many: flags, and perhaps objects. Raises UsageError, also for a required flag."""
+        _, others, attributes = parts_given(self.with_)
+        if left := [*attributes, *([] if objects else others)]:
+            raise UsageError(f"`--with {left[0]}`: a question about many operations takes flags alone")
+        found = given(self.with_, program)
+        check_required_flags(found.flags, program)
+        return found
 
     def active_roles(self, program: Program) -> tuple[str, ...] | None:
         """The active roles; None if all are. Raises UsageError."""
-        names = tuple(dict.fromkeys(name.removeprefix("role:") for name in self.active_role or ()))
-        if not names and not self.no_active_roles:
+        names, without = self._named("role"), NO_ROLES in (self.caller or ())
+        if not names and not without:
             return None
-        if names and self.no_active_roles:
-            raise UsageError("`--active-role` and `--no-active-roles` exclude each other")
-        if "" in names:
-            raise UsageError("`--active-role` is empty: it names no role")
+        if names and without:
+            raise UsageError(f"`--caller role:{names[0]}` and `--caller {NO_ROLES}` exclude each other")
         if program.semantics.active_roles != "request":
             raise UsageError(
                 f"requests to `{program.system}` cannot name active roles: its policy needs `semantics: {{active_roles: request}}`"
             )
         return names
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestOptions(CallerOptions):
-    """The parts of a request beside user, operation and entity; `with_options` makes options of them."""
-
-    with_: WithOption = None
-    attribute: AttributeOption = None
-
     def request(self, program: Program, user: str, action: str, resource: str) -> Request:
         """The request of a user for an operation on an entity. Raises UsageError."""
-        from privtab.ir import vocabulary
-
+        found = given(self.with_, program)
         return Request(
             user=user_name(user),
             action=action,
             resource=entity(resource),
             groups=self.groups(),
-            with_=objects(self.with_),
-            flags=flag_names(self.flag, program),
+            with_=found.objects,
+            flags=found.flags,
             active_roles=self.active_roles(program),
-            attributes=attribute_values(self.attribute, vocabulary(program)),
+            attributes=found.attributes,
         )
+
+
+class Given(NamedTuple):
+    """What a request carries."""
+
+    flags: frozenset[str]
+    objects: dict[str, Entity]
+    attributes: GivenAttributes
+
+
+def given(options: Iterable[str] | None, program: Program) -> Given:
+    """Parse `--with` options; raises UsageError for a name that the policy does not have, since it would be ignored."""
+    from privtab.ir import vocabulary
+
+    flags, objects, attributes = parts_given(options)
+    known = {with_.name for rule in program.rules.values() for with_ in rule.withs}
+    if unknown := sorted(parse_key_values(objects, "--with", "NAME=TYPE:PATH", example=OBJECT).keys() - known):
+        a_flag = f": a flag is written {unknown[0]} or {unknown[0]}{NOT_SET}" if unknown[0] in _flags(program) else ""
+        there = f"; there are: {', '.join(sorted(known))}" if known else "; there are none"
+        raise UsageError(f"no operation takes an object `{unknown[0]}`{a_flag or hint(unknown[0], known) or there}")
+    return Given(
+        flag_names(flags, program),
+        {name: entity(text) for name, text in parse_key_values(objects, "--with").items()},
+        attribute_values(attributes, vocabulary(program)),
+    )
 
 
 def entity(text: str) -> Entity:
@@ -122,12 +154,6 @@ def entity(text: str) -> Entity:
         return Entity.parse(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
-
-
-def objects(options: Iterable[str] | None) -> dict[str, Entity]:
-    """Parse `--with NAME=TYPE:PATH` options; raises UsageError."""
-    pairs = parse_key_values(options, "--with", "NAME=TYPE:PATH", example="template=job_template:m/nightly")
-    return {name: entity(text) for name, text in pairs.items()}
 
 
 def user_name(text: str) -> str:
@@ -159,22 +185,32 @@ def show_notes(notes: Iterable[str]) -> None:
         err().print_styled(("note: ", "bold"), note)
 
 
-def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str]:
-    """Check `--flag` options; raises UsageError for one that no row reads, since it would be ignored."""
+def _flags(program: Program) -> list[str]:
+    """The flags that rows of a policy use."""
     from privtab.ir import rule_flags
 
-    if not options:
-        return frozenset()
     rules = program.rules.values()
-    known = sorted({flag for rule in rules for flag in (*rule_flags(program, rule), *rule.required_flags)})
-    for flag in (flag.removesuffix(NOT_SET).removesuffix("=true") for flag in options):
+    return sorted({flag for rule in rules for flag in (*rule_flags(program, rule), *rule.required_flags)})
+
+
+def flag_names(options: Iterable[str], program: Program) -> frozenset[str]:
+    """Check the flags among `--with` options; raises UsageError for one that no row reads, or that is given twice."""
+    found = [flag.removesuffix("=true") for flag in options]
+    names = [flag.removesuffix(NOT_SET) for flag in found]
+    known = _flags(program) if names else ()
+    for flag in names:
         if flag not in known:
-            raise UsageError(f"no row uses a flag `{flag}`" + (hint(flag, known) if known else "; there are none"))
-    return frozenset(flag.removesuffix("=true") for flag in options)
+            objects = {with_.name for rule in program.rules.values() for with_ in rule.withs}
+            an_object = f": an object is written {flag}=TYPE:PATH" if flag in objects else ""
+            there = hint(flag, known) if known else "; there are none"
+            raise UsageError(f"no row uses a flag `{flag}`{an_object or there}")
+        if names.count(flag) > 1:
+            raise UsageError(f"`--with` is given twice for `{flag}`")
+    return frozenset(found)
 
 
 def check_required_flags(flags: frozenset[str], program: Program) -> None:
     """Raise UsageError if a flag that an operation requires is not given."""
     for rule in program.rules.values():
         for flag in sorted({*rule.required_flags}.difference(flag.removesuffix(NOT_SET) for flag in flags)):
-            raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
+            raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--with {flag}` or `--with {flag}{NOT_SET}`")

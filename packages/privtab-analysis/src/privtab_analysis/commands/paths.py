@@ -46,8 +46,7 @@ def run(
     resource: Annotated[str | None, argument("ENTITY", "The entity, as type:path.")] = None,
     *,
     operation: Annotated[str | None, option("--operation OP", "Find paths to an operation on ENTITY instead.")] = None,
-    with_: ask.WithOption = None,
-    caller: ask.CallerOptions,
+    carried: ask.RequestOptions,
     all_users: Annotated[bool, option("--all", "Search for every user of the state, and for an unknown user.")] = False,
     max_steps: ask.StepsOption = None,
     authorise: ask.AuthoriseOption = None,
@@ -75,11 +74,11 @@ def run(
     program = asked.program()
     with needing("a path through a store", "store"):
         authority = load_plugin("privtab.states", "store").authority(program, authorise or ())
-    flags = caller.flags(program)
+    found = carried.general(program, objects=operation is not None)
     loaded, _, partial = asked.rows(program)
     reference = Reference(program, loaded)
-    active = caller.active_roles(program)
-    groups = caller.groups()
+    active = carried.active_roles(program)
+    groups = carried.groups()
     query = _PathsQuery(
         reference,
         loaded,
@@ -88,15 +87,13 @@ def run(
         max_steps=max_steps,
         format=format_,
         most=ask.shown_number(limit, format_, MAX_PATHS),
-        flags=flags,
+        flags=found.flags,
         groups=groups,
         active=active,
     )
     if all_users:
         if active is not None:
-            raise UsageError(
-                "active roles are those of one user: leave `--active-role` and `--no-active-roles` out with `--all`"
-            )
+            raise UsageError("active roles are those of one user: leave `--caller` out with `--all`")
         fail_if(query.all_users() or partial)
         return
     assert user is not None
@@ -110,7 +107,7 @@ def run(
     if target is None:
         query.gains(name)
     elif operation is not None:
-        query.target(name, operation_goal(reference, operation, ask.entity(target), ask.objects(with_), flags))
+        query.target(name, operation_goal(reference, operation, ask.entity(target), found.objects, found.flags))
     else:
         assert resource is not None
         query.target(name, goal(reference, target, ask.entity(resource)))

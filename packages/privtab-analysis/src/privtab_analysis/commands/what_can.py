@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from privtab.base import UsageError, count
 from privtab.command import QuestionOptions, Terminal, argument, err, fail_if, out, print_error, print_if_data
 from privtab_analysis.commands._ask import (
-    CallerOptions,
+    RequestOptions,
     TableFormatOption,
     entity,
     limit_option,
@@ -33,7 +33,7 @@ def run(
         str | None, argument("ENTITY", "Only on this entity. (default: all that the state names)")
     ] = None,
     *,
-    caller: CallerOptions,
+    carried: RequestOptions,
     limit: Annotated[int | None, limit_option("lines", MOST_LINES)] = None,
     asked: QuestionOptions,
     format_: TableFormatOption = "text",
@@ -56,14 +56,14 @@ def run(
     from privtab_analysis.permissions import what_can as find_operations
 
     about = None if resource is None else entity(resource)
-    principal, groups = principal_name(user), caller.groups()
+    principal, groups = principal_name(user), carried.groups()
     if groups and principal.startswith(("group:", "role:")):
-        raise UsageError("`--group` is for a user: leave it out")
+        raise UsageError("`--caller group:…` is for a user: leave it out")
     program = asked.program()
-    flags = caller.flags(program)
-    active = caller.active_roles(program)
+    flags = carried.general(program).flags
+    active = carried.active_roles(program)
     if active is not None and principal.startswith(("group:", "role:")):
-        raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
+        raise UsageError("active roles are those of a user: leave `--caller` out")
     loaded, _, partial = asked.rows(program)
     with err().spinner("looking for operations", after=1.0):
         found = find_operations(

@@ -28,7 +28,6 @@ def run(
     resource: Annotated[str, argument("ENTITY", "The entity, as type:path (table:demo/hive/sales/orders).")],
     *,
     with_: ask.WithOption = None,
-    flag: ask.FlagOption = None,
     by: Annotated[
         By, option("--by", "List users, or principals that suffice alone: groups, roles, users themselves.")
     ] = "user",
@@ -51,12 +50,11 @@ def run(
     if ":" in operation and ":" not in resource:
         raise UsageError(f"`{operation}` is not an operation: write `who-can OP ENTITY`, the operation first")
     program = asked.program()
+    carried = ask.given(with_, program)
+    if carried.attributes:
+        raise UsageError("the attributes of callers differ: `explain` and `filter` take them for one user")
     request = Request(
-        user="",
-        action=operation,
-        resource=ask.entity(resource),
-        with_=ask.objects(with_),
-        flags=ask.flag_names(flag, program),
+        user="", action=operation, resource=ask.entity(resource), with_=carried.objects, flags=carried.flags
     )
     loaded, _, partial = asked.rows(program)
     with err().spinner("looking for principals", after=1.0):

@@ -184,12 +184,12 @@ class World:
             query.one("user") if user is None else user,
             query.one("operation"),
             query.one("entity"),
-            with_=query.all("with"),
-            flag=query.all("flag"),
-            group=query.all("group"),
-            attribute=query.all("attribute"),
-            active_role=query.all("active-role"),
-            no_active_roles=bool(query.one("no-active-roles")),
+            with_=[text for name in ("with", "flag", "attribute") for text in query.all(name)],
+            caller=[
+                *(f"group:{name.removeprefix('group:')}" for name in query.all("group")),
+                *(f"role:{name.removeprefix('role:')}" for name in query.all("active-role")),
+                *(["no-roles"] if query.one("no-active-roles") else []),
+            ],
         )
 
     def anybody(self, query: Query) -> Request:
@@ -243,8 +243,8 @@ def caller_of(program: Program) -> Callable[[str, list[str]], tuple[str, frozens
     """Reads a principal and flags as arguments of commands are read."""
 
     def caller(user: str, flags: list[str]) -> tuple[str, frozenset[str]]:
-        from privtab_analysis.commands._ask import CallerOptions, principal_name
+        from privtab_analysis.commands._ask import RequestOptions, principal_name
 
-        return principal_name(user), CallerOptions(flag=flags).flags(program)
+        return principal_name(user), RequestOptions(with_=flags).general(program).flags
 
     return caller

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import GivenAttributes, UsageError, parse_key_values
-from privtab_analysis.attribute_options import attribute_values
+from privtab_analysis.given_options import attribute_values
 from privtab_spark.jobs._job import AtOption, InputTable, OutputTable, PolicyAndState, SessionOptions, run
 from privtab_spark.jobs._options import Option
 from privtab_spark.policies import open_policy
