@@ -27,6 +27,13 @@ from privtab_server.authzen.points import LocalDecisionPoint
 from privtab_server.authzen.service import Service
 
 Privtab = Callable[..., Any]
+OPTIONS = {
+    "with": "--with={}",
+    "group": "--caller=group:{}",
+    "active-role": "--caller=role:{}",
+    "no-active-roles": "--caller=no-roles",
+}
+"""The options of commands for the words of an address."""
 WORLDS = [(4,), (8, "flat", "implies"), (8, "nested", "hierarchy"), (9, "active")]
 """Seeds and features of worlds with denials that something would turn, and that nothing would."""
 PLAIN = re.compile(r"[\w/:.@-]+")
@@ -111,7 +118,7 @@ def test_a_page_says_what_the_command_says(privtab: Privtab, tmp_path: Path, of:
     service = Service(point, system=world.program.system)
     for request in asked(world, seed, 3):
         options = options_of(request)
-        flags = [f"--{name}" if name.startswith("no-") else f"--{name}={value}" for name, value in options]
+        flags = [OPTIONS[name].format(value) for name, value in options]
         question = [request.user, request.action, str(request.resource), *flags]
         ran = privtab("explain", *question, *files)
         assert ran.code == 0, ran.err
@@ -152,7 +159,7 @@ def test_the_page_of_a_log_says_what_the_command_says(privtab: Privtab, tmp_path
     for cell in re.findall(r'data-name="most frequent">(.+?)</td>', (tmp_path / "report.html").read_text()):
         question, *said = map(plain_text, cell.split("<br>"))
         request = next(r for r in requests if question.startswith(f"user:{r.user} {r.action} {r.resource}"))
-        options = [f"--{name}={value}" for name, value in options_of(request)]
+        options = [OPTIONS[name].format(value) for name, value in options_of(request)]
         told = of_terminal(
             privtab("explain", request.user, request.action, str(request.resource), *options, *files).out
         )
