@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from privtab import command as cli
-from privtab.command import _app, argument
+from privtab.command import _app, _typer, argument
 from privtab.filters import sql
 from privtab_analysis.commands.filter import DIALECTS
 
@@ -261,7 +261,7 @@ def test_an_earlier_name_says_what_to_write(privtab: Callable[..., Any], earlier
 
 
 def test_a_former_option_is_refused_with_what_is_written_instead(privtab: Callable[..., Any]) -> None:
-    for option, now in _app._former_options().items():
+    for option, now in _typer._former_options().items():
         ran = privtab("opa", "path", option, "x")
         assert (ran.code, f"`{option}` is no option any more: {now}" in ran.err) == (2, True)
 
@@ -283,7 +283,7 @@ def test_commands_about_one_policy_take_it_as_an_option(
 
 
 def test_a_text_that_is_made_for_help_stands_in_the_help_of_any_command() -> None:
-    app = _app.Commands()
+    app = _typer.Commands()
 
     @app.command("show")
     def show(*, name: Annotated[str, argument("NAME", lambda: "A name that help looks for.")]) -> None:

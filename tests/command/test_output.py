@@ -15,7 +15,7 @@ from checkout import sources
 
 from privtab.base.errors import ExitCode
 from privtab.base.request import Entity
-from privtab.command import _output
+from privtab.command import _output, _terminal
 
 BY_HAND = {
     "typer.echo",
@@ -41,7 +41,8 @@ MEANT = {
 COMMANDS = [
     path
     for name, path in sources().items()
-    if {"command", "commands"} & set(name.split("/")[:-1]) and path.name != "_output.py"
+    if {"command", "commands"} & set(name.split("/")[:-1])
+    and path.name not in ("_output.py", "_layout.py", "_terminal.py")
 ]
 """The modules of commands, of the core and of packages."""
 
@@ -112,7 +113,7 @@ def test_parts_of_a_line_are_escaped(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(("total", "shown"), [(0, False), (3, True)])
 def test_a_bar_is_shown_where_there_is_something_to_do(total: int, *, shown: bool) -> None:
     screen = io.StringIO()
-    with _output.Terminal(file=screen, force_terminal=True, width=80).progress(total):
+    with _terminal.Terminal(file=screen, force_terminal=True, width=80).progress(total):
         pass
     assert (f"0/{total}" in screen.getvalue()) is shown
 
@@ -124,7 +125,7 @@ def test_slow_steps_are_announced_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, *, terminal: bool, wait: bool, shown: bool
 ) -> None:
     screen = io.StringIO()
-    console = _output.Terminal(file=screen, force_terminal=terminal, width=80)
+    console = _terminal.Terminal(file=screen, force_terminal=terminal, width=80)
     begun = threading.Event()
     status = console.status("comparing")
     monkeypatch.setattr(console, "status", lambda _: status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
 from io import StringIO
 
 from hypothesis import example, given, settings
@@ -12,7 +13,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from privtab.command import lint
-from privtab.command._output import Table, Terminal, recorder, table
+from privtab.command._output import _Plain, recorder, table
+from privtab.command._terminal import Table, Terminal
 
 CELLS = st.text(st.sampled_from("abc  \n"), max_size=40)
 COUNTS = st.integers(1, 5)
@@ -30,7 +32,10 @@ COUNTS = st.integers(1, 5)
 def test_the_layout_is_rich_s(width: int, right: bool, rows: list[list[str]]) -> None:
     header, *cells = rows
     header = [f"{name}{number}" for number, name in enumerate(header)]
-    ours = table(*header, rows=cells, right=header[:1] if right else ())
+    right_columns = header[:1] if right else ()
+    ours = Table(*header, right=right_columns)
+    for row in cells:
+        ours.add_row(*row)
     for color in (None, "standard"):
         printed = []
         for render in (Table.__rich_console__, RichTable.__rich_console__):
@@ -38,8 +43,13 @@ def test_the_layout_is_rich_s(width: int, right: bool, rows: list[list[str]]) ->
                 file=StringIO(), width=width, color_system=color, force_terminal=color is not None, highlight=False
             )
             console.print(_Rendered(ours, render))
-            printed.append(console.file.getvalue())  # type: ignore[attr-defined]
+            printed.append(console.file.getvalue())
         assert printed[0] == printed[1] != ""
+    file, expected = StringIO(), StringIO()
+    with redirect_stdout(file):
+        _Plain(stderr=False).print(table(*header, rows=cells, right=right_columns), width=width)
+    Terminal(file=expected, width=_Plain(stderr=False).width, color_system=None).print(ours, width=width)
+    assert file.getvalue() == expected.getvalue()
 
 
 class _Rendered:
@@ -47,6 +57,25 @@ class _Rendered:
 
     def __init__(self, shown, render) -> None:  # type: ignore[no-untyped-def]
         self.__rich_console__ = lambda console, options: render(shown, console, options)
+
+
+def test_a_table_with_a_style_is_laid_out_by_rich() -> None:
+    for kind in ("row", "cell", "column", "header"):
+        grid, ours = table("a", "b"), Table("a", "b")
+        for shown in (grid, ours):
+            shown.add_row(
+                "1", Text("2", style="bold") if kind == "cell" else "2", style="bold" if kind == "row" else None
+            )
+            if kind == "column":
+                shown.columns[0].style = "bold"
+            if kind == "header":
+                shown.show_header = False
+            shown.add_row("3", "4")
+        file, expected = StringIO(), StringIO()
+        with redirect_stdout(file):
+            _Plain(stderr=False).print(grid)
+        recorder(expected, width=160).print(ours)
+        assert file.getvalue() == expected.getvalue() != ""
 
 
 TEXTS = st.text(st.sampled_from("abc  \n\t\x1b[]é漢:"), max_size=90)
@@ -61,6 +90,15 @@ def test_a_text_is_printed_as_by_rich(text: str, wrap: bool, end: str) -> None:
         recorder(file, width=40).print(printed, style="dim", end=end, soft_wrap=not wrap)
         Console.print(recorder(expected, width=40), printed, style="dim", end=end, soft_wrap=not wrap)
         assert file.getvalue() == expected.getvalue()
+    for options in ({"soft_wrap": not wrap}, {}, {"width": 40}, {"width": 40, "soft_wrap": True}):
+        file, expected = StringIO(), StringIO()
+        with redirect_stdout(file):
+            _Plain(stderr=False).print(text, end=end, **options)
+            _Plain(stderr=False).print_styled((text, "bold"), " and ", text, end=end, **options)
+        console = recorder(expected, width=_Plain(stderr=False).width)
+        console.print(text, end=end, **options)
+        console.print_styled((text, "bold"), " and ", text, end=end, **options)
+        assert file.getvalue() == expected.getvalue()
 
 
 @settings(deadline=None)
@@ -69,6 +107,6 @@ def test_a_text_is_printed_as_by_rich(text: str, wrap: bool, end: str) -> None:
 @example("x" * 150 + " y")
 def test_indented_prose_is_laid_out_as_by_rich(text: str) -> None:
     file, expected = StringIO(), StringIO()
-    lint._print_indented(Text(text), recorder(file), 60)
+    lint._print_indented([text], recorder(file), 60)
     recorder(expected).print(Padding(Text(text), (0, 0, 0, 10), expand=False), width=60)
     assert file.getvalue() == expected.getvalue()

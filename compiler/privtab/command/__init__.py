@@ -11,7 +11,6 @@ from privtab import __version__
 from privtab.base.lazy import TYPE_CHECKING, face
 
 if TYPE_CHECKING:
-    from privtab.command._app import Commands
     from privtab.command._engines import Answers
     from privtab.command._files import is_stored, load_policy, load_rows, row_counts
     from privtab.command._options import (
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     )
     from privtab.command._output import (
         FormatOption,
-        Terminal,
         deliver,
         err,
         fail_if,
@@ -41,6 +39,8 @@ if TYPE_CHECKING:
         table,
     )
     from privtab.command._parameters import argument, option
+    from privtab.command._terminal import Terminal
+    from privtab.command._typer import Commands
 else:
     __getattr__, __dir__, __all__ = face(__name__)
 

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from io import StringIO
-from itertools import zip_longest
 from pathlib import Path
-from threading import Timer
-from typing import IO, Annotated, Any, Literal, NoReturn, TypeVar
-
-import typer
-from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
-from rich.segment import Segment
-from rich.style import Style
-from rich.table import Table as RichTable
-from rich.text import Text
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 from privtab.base import files
 from privtab.base.diagnostics import Diagnostic, Severity, render
 from privtab.base.errors import ExitCode, FileError
-from privtab.base.lazy import pattern
-from privtab.base.printable import no_formula, printable_json, printable_text
+from privtab.base.printable import printable_json, printable_text
 from privtab.base.staged import write_file
+from privtab.command._layout import GAP, Printer, laid_out, plain_columns
 from privtab.command._parameters import option
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from privtab.command._terminal import Table, Terminal
 
 T = TypeVar("T")
 
@@ -42,119 +40,72 @@ FormatOption = Annotated[Format, option("--format", "Output format: for people o
 """The format of an answer, as `print_if_data` takes the format: `format_: FormatOption = "text"`."""
 
 
-class Terminal(Console):
-    """A console that prints no control sequences except its own styles.
+class _Plain(Printer):
+    """Stands for a `Terminal` that has no styles, until it must lay something out: loading Rich takes longer than most commands work."""
 
-    >>> Terminal().print("3 rules")
-    3 rules
-    """
+    is_terminal, no_color, color_system = False, False, None
+
+    def __init__(self, *, stderr: bool) -> None:
+        self.stderr = stderr
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream of now, which may be replaced while this stands."""
+        stream = sys.stderr if self.stderr else sys.stdout
+        found: IO[str] = getattr(stream, "rich_proxied_file", stream)
+        return found
+
+    @cached_property
+    def width(self) -> int:
+        """The width in columns, as Rich takes it."""
+        width = 0
+        for stream in range(3):
+            try:
+                width = os.get_terminal_size(stream).columns
+            except OSError:
+                continue
+            break
+        columns = os.environ.get("COLUMNS", "")
+        return max(PLAIN_WIDTH, int(columns) if columns.isdigit() else width)
+
+    @cached_property
+    def _terminal(self) -> Terminal:
+        from privtab.command._terminal import terminal
+
+        return terminal(stderr=self.stderr, width=PLAIN_WIDTH)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._terminal, name)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print a text as it is, however long, unless a width is given; other things are laid out by Rich.
-
-        Without styles, plain text is written here: that takes a tenth of Rich's time.
-        """
-        text = objects[0] if objects else ""
-        if len(objects) < 2 and isinstance(text, str | Text) and "width" not in options:
-            options.setdefault("soft_wrap", True)
-            plain = text if isinstance(text, str) else text.plain
-            fits = options["soft_wrap"] or (plain.isascii() and len(plain) <= self.width)
-            if self.color_system is None and fits and plain.isprintable():
-                self.file.write(plain + options.get("end", "\n"))
-                return
-        super().print(*objects, **options)
+        """Print a text, or a table whose cells are plain; all else, and what does not fit, is laid out by Rich."""
+        shown = objects[0] if objects else ""
+        width = min(options.get("width", self.width), self.width)
+        text = None
+        if len(objects) < 2 and isinstance(shown, str) and shown.replace("\n", "").isprintable():
+            fits = shown.isascii() and len(shown) <= width and "\n" not in shown
+            if fits or options.get("soft_wrap", "width" not in options):
+                text = shown + options.get("end", "\n")
+        elif len(objects) == 1 and isinstance(shown, _Rows):
+            text = shown.text(width)
+        if text is None:
+            self._terminal.print(*objects, **options)
+        else:
+            self.file.write(text)
 
     def print_styled(self, *parts: str | tuple[str, str], **options: Any) -> None:
-        """Print a line of parts, some of them with a style. Control characters are escaped before Rich drops them.
-
-        >>> Terminal().print_styled(("note: ", "bold"), "2 rows end soon")
-        note: 2 rows end soon
-        """
-        escaped = (printable_text(p) if isinstance(p, str) else (printable_text(p[0]), p[1]) for p in parts)
-        self.print(Text.assemble(*escaped), **options)
-
-    def print_csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print a table as CSV, without cells that spreadsheets would take for formulas."""
-        import csv
-
-        writer = csv.writer(self.file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
-
-    def more(
-        self, number: int, noun: str = "", how: str = "`--limit 0` lists them", *, indent: int = 0, apart: bool = False
-    ) -> None:
-        """Print how many things of a list were left out, if any, and what shows them; `apart`: below an empty line."""
-        if number > 0:
-            if apart:
-                self.print()
-            self.print(f"{' ' * indent}… and {number:,} more{noun and ' '}{noun}; {how}", style="dim")
-
-    def first(self, things: Sequence[T], most: int, noun: str = "", **left_out: Any) -> Iterator[T]:
-        """Yield the first of some things, 0 for all, and then print as `more` does how many were left out."""
-        shown = things[: most or None]
-        yield from shown
-        self.more(len(things) - len(shown), noun, **left_out)
+        """Print a line of parts as one text, with control characters escaped."""
+        self.print(printable_text("".join(part if isinstance(part, str) else part[0] for part in parts)), **options)
 
     @contextmanager
-    def progress(self, total: int, what: str = "") -> Iterator[Callable[..., None]]:
-        """A progress bar that disappears at the end; none without a terminal or without work.
-
-        Yields what moves the bar: by a number, or to a number of a total.
-
-        >>> with err().progress(2, "comparing users") as advance:
-        ...     advance()
-        """
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=self, transient=True, disable=not (total and self.is_terminal)) as bar:
-            task = bar.add_task(what, total=total)
-
-            def tell(done: int = 1, of: int | None = None) -> None:
-                if of is None:
-                    bar.advance(task, done)
-                else:
-                    bar.update(task, completed=done, total=of)
-
-            yield tell
+    def progress(self, total: int, what: str = "") -> Iterator[Callable[..., None]]:  # noqa: ARG002
+        """No bar."""
+        yield lambda *_, **__: None
 
     @contextmanager
-    def spinner(self, message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:
-        """A spinner, which appears after some seconds; yields what changes its message. None without a terminal.
-
-        >>> with err().spinner("reading the state", after=1.0):
-        ...     rows = [1, 2]
-        """
-        if not self.is_terminal:
-            yield lambda _: None
-            return
-        status = self.status(message)
-        timer = Timer(after, status.start)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield status.update
-        finally:
-            timer.cancel()
-            timer.join()
-            status.stop()
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        """Escape control characters in a text before Rich drops them."""
-        return super().render_str(printable_text(text), **options)
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Escape control characters in all printed text; Rich's own control codes are separate segments."""
-        for segment in super().render(renderable, options):
-            shown = printable_text(segment.text)
-            yield segment if segment.control or shown == segment.text else Segment(shown, segment.style)
+    def spinner(self, message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:  # noqa: ARG002
+        """No spinner."""
+        yield lambda _: None
 
 
 def out() -> Terminal:
@@ -175,10 +126,18 @@ def err() -> Terminal:
 
 
 def _console(*, stderr: bool) -> Terminal:
-    console = Terminal(stderr=stderr, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.size = ConsoleDimensions(max(PLAIN_WIDTH, console.width), console.height)
-    return console
+    if _is_plain(sys.stderr if stderr else sys.stdout):
+        stands_for: Any = _Plain(stderr=stderr)
+        return stands_for  # type: ignore[no-any-return]
+    from privtab.command._terminal import terminal
+
+    return terminal(stderr=stderr, width=PLAIN_WIDTH)
+
+
+def _is_plain(stream: Any) -> bool:
+    """True where Rich takes a stream for no terminal."""
+    forced = any(os.environ.get(name) for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
+    return not forced and "IPython" not in sys.modules and not stream.isatty()
 
 
 def print_error(message: str) -> None:
@@ -191,7 +150,9 @@ def print_error(message: str) -> None:
 
 def recorder(file: IO[str], *, width: int = 120) -> Terminal:
     """A console for text that goes to a file."""
-    return Terminal(file=file, width=width, color_system=None, highlight=False, emoji=False, markup=False)
+    from privtab.command._terminal import recorder as made
+
+    return made(file, width=width)
 
 
 def deliver(report: object, output: Path | None = None) -> None:
@@ -291,11 +252,11 @@ def stop(message: str, code: ExitCode = ExitCode.FINDINGS) -> NoReturn:
     """Print one line about a problem, and exit with a code.
 
     >>> import contextlib
-    >>> with contextlib.suppress(typer.Exit):
+    >>> with contextlib.suppress(SystemExit):
     ...     stop("2 rows are wrong")
     """
     print_error(message)
-    raise typer.Exit(code)
+    raise SystemExit(code)
 
 
 def fail_if(problems: object) -> None:
@@ -304,7 +265,7 @@ def fail_if(problems: object) -> None:
     >>> fail_if([])
     """
     if problems:
-        raise typer.Exit(ExitCode.FINDINGS)
+        raise SystemExit(ExitCode.FINDINGS)
 
 
 def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Sequence[str] = ()) -> Table:
@@ -313,10 +274,10 @@ def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Seque
     >>> table("role", "rules", rows=[("reader", "3")], right=["rules"]).row_count
     1
     """
-    grid = Table(*columns, right=right)
+    grid: Any = _Rows(columns, right)
     for row in rows:
         grid.add_row(*row)
-    return grid
+    return grid  # type: ignore[no-any-return]
 
 
 def show_findings(findings: Iterable[object], texts: Mapping[str, str] | None = None) -> None:
@@ -326,24 +287,10 @@ def show_findings(findings: Iterable[object], texts: Mapping[str, str] | None = 
 
     >>> show_findings([])
     """
-    from privtab.state.findings import StateFinding
-
-    diagnostics: list[Diagnostic] = []
-    repetitions: Counter[tuple[str, str]] = Counter()
-    for finding in findings:
-        if isinstance(finding, Diagnostic):
-            diagnostics.append(finding)
-        elif not isinstance(finding, StateFinding):
-            sys.stderr.write(f"{finding}\n")
-        else:
-            of_table = finding.place.path, finding.place.table
-            is_repetition = finding.code == finding.REPEATED and finding.place.row > 0
-            repetitions[of_table] += is_repetition
-            if not is_repetition or repetitions[of_table] <= SHOWN_REPETITIONS:
-                sys.stderr.write(finding.render())
-    for (path, name), number in repetitions.items():
-        if (omitted := number - SHOWN_REPETITIONS) > 0:
-            sys.stderr.write(StateFinding.of_more(path, name, omitted, StateFinding.REPEATED, "warning").render())
+    findings = tuple(findings)
+    diagnostics = [finding for finding in findings if isinstance(finding, Diagnostic)]
+    if len(diagnostics) < len(findings):
+        _show_others(finding for finding in findings if not isinstance(finding, Diagnostic))
     if not diagnostics:
         return
     console = err()
@@ -354,6 +301,24 @@ def show_findings(findings: Iterable[object], texts: Mapping[str, str] | None = 
     text = render(diagnostics, texts, color=console.is_terminal and not console.no_color)
     # Its colours are escape sequences; all other text has been made printable by `render`.
     console.file.write(f"{text.rstrip(chr(10))}\n{_count(diagnostics)}\n")
+
+
+def _show_others(findings: Iterable[object]) -> None:
+    from privtab.state.findings import StateFinding
+
+    repetitions: Counter[tuple[str, str]] = Counter()
+    for finding in findings:
+        if not isinstance(finding, StateFinding):
+            sys.stderr.write(f"{finding}\n")
+        else:
+            of_table = finding.place.path, finding.place.table
+            is_repetition = finding.code == finding.REPEATED and finding.place.row > 0
+            repetitions[of_table] += is_repetition
+            if not is_repetition or repetitions[of_table] <= SHOWN_REPETITIONS:
+                sys.stderr.write(finding.render())
+    for (path, name), number in repetitions.items():
+        if (omitted := number - SHOWN_REPETITIONS) > 0:
+            sys.stderr.write(StateFinding.of_more(path, name, omitted, StateFinding.REPEATED, "warning").render())
 
 
 def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
@@ -376,105 +341,44 @@ def _count(diagnostics: Sequence[Diagnostic]) -> str:
     return ", ".join(f"{n} {kind}{'' if n == 1 else 's'}" for kind in Severity if (n := numbers[kind]))
 
 
-# --- tables: laid out here, since lists may have thousands of rows ---
+class _Rows:
+    """Stands for a `Table`, until Rich must lay it out."""
 
+    def __init__(self, columns: Sequence[str], right: Sequence[str]) -> None:
+        self._headers, self._right, self._rows = columns, right, list[tuple[tuple[Any, ...], Any]]()
 
-GAP = 2
-"""Spaces between columns."""
-_WORD = pattern(r"\s*\S+\s*")
+    @cached_property
+    def _table(self) -> Table:
+        from privtab.command._terminal import Table
 
+        made = Table(*self._headers, right=self._right)
+        for cells, style in self._rows:
+            made.add_row(*cells, style=style)
+        return made
 
-class Table(RichTable):
-    """A table without lines. Cells that do not fit their column are wrapped between words; longer words are cut."""
+    def __rich__(self) -> Table:
+        return self._table
 
-    def __init__(self, *columns: str, right: Sequence[str] = ()) -> None:
-        super().__init__(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-        for column in columns:
-            self.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Rich's layout, computed here for headers of one line and cells without styles or characters of another width."""
-        columns = self._plain_columns()
-        widths = _widths([max(map(_width, column)) for column in columns], options.max_width)
-        if not widths or any(len(wrapped(column[0], width)) > 1 for column, width in zip(columns, widths, strict=True)):
-            yield from super().__rich_console__(console, options)
-            return
-        bold, gap = Style(bold=True), " " * GAP
-        plain: list[str] = []
-        for number, row in enumerate(zip(*columns, strict=True)):
-            cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
-            for line in zip_longest(*cells, fillvalue=""):
-                parts = [
-                    part.rstrip().rjust(width) if column.justify == "right" else part.ljust(width)
-                    for column, part, width in zip(self.columns, line, widths, strict=True)
-                ]
-                if number:
-                    plain.append(gap.join(parts) + "\n")
-                else:
-                    for part in parts[:-1]:
-                        yield from (Segment(part, bold), Segment(gap, bold))
-                    yield from (Segment(parts[-1], bold), Segment.line())
-        if plain:
-            yield Segment("".join(plain))
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._table, name, value)
 
-    def _plain_columns(self) -> list[list[str]]:
-        """The header and the cells of each column; empty unless all of them are ASCII text without a style."""
-        if any(row.style for row in self.rows):
-            return []
-        found: list[list[str]] = []
-        for column in self.columns:
-            cells = [column.header, *column.cells]
-            texts = [cell for cell in cells if isinstance(cell, str)]
-            shown = "".join(texts).replace("\n", "")
-            if len(texts) < len(cells) or not (shown and shown.isascii() and shown.isprintable()):
-                return []
-            found.append(texts)
-        return found
+    def add_row(self, *cells: Any, style: Any = None) -> None:
+        """Add a row, whose cells are texts or what Rich can lay out."""
+        if "_table" in vars(self):
+            self._table.add_row(*cells, style=style)
+        else:
+            self._rows.append((cells, style))
 
-
-def _width(text: str) -> int:
-    return max(map(len, text.split("\n")))
-
-
-def _widths(desired: Sequence[int], available: int) -> list[int]:
-    """The widths of the columns: as wanted, or with the widest ones narrowed; empty if that leaves too little, or no column."""
-    gaps = [GAP] * (len(desired) - 1) + [0] * bool(desired)
-    widths = [min(width + gap, available) for width, gap in zip(desired, gaps, strict=True)]
-    while (excess := sum(widths) - available) > 0:
-        widest = max(widths)
-        most = min(excess, widest - max((width for width in widths if width < widest), default=0))
-        sharing = widths.count(widest)
-        for index, width in enumerate(widths):
-            if width == widest:
-                less = min(most, round(excess / sharing))
-                widths[index] -= less
-                excess, sharing = excess - less, sharing - 1
-    found = [width - gap for width, gap in zip(widths, gaps, strict=True)]
-    return found if min(found, default=0) > 0 else []
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a cell in a column of this width."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        lines += [line] if len(line) <= width else _divided(line, width)
-    return lines
-
-
-def _divided(line: str, width: int) -> Iterator[str]:
-    breaks: list[int] = []
-    column = 0
-    for found in _WORD.finditer(line):
-        start, length = found.start(), len(found[0].rstrip())
-        if column + length <= width:
-            column += len(found[0])
-        elif length > width:
-            pieces = range(start, found.end(), width)
-            breaks += pieces
-            column = found.end() - pieces[-1]
-        elif column and start:
-            breaks.append(start)
-            column = len(found[0])
-    breaks = [place for place in breaks if place]
-    for start, end in zip([0, *breaks], [*breaks, len(line)], strict=True):
-        yield line[start:end].rstrip()[:width] if end - start > width else line[start:end]
+    def text(self, width: int) -> str | None:
+        """The table as text; None for one that Rich must lay out."""
+        if "_table" in vars(self) or any(style or len(cells) != len(self._headers) for cells, style in self._rows):
+            return None
+        columns = plain_columns(zip(self._headers, *(cells for cells, _ in self._rows), strict=True))
+        lines = laid_out(columns, [header in self._right for header in self._headers], width)
+        return None if lines is None else "".join((" " * GAP).join(line) + "\n" for line in lines)

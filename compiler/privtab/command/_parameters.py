@@ -6,10 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path, PosixPath
-from typing import Annotated, Any, get_type_hints
-
-import typer
-from typer.models import ArgumentInfo
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from privtab.base import files
 from privtab.base.errors import PrivtabError, UsageError
@@ -33,6 +30,33 @@ def location(text: str) -> Path:
     return found
 
 
+class Parameter:
+    """An option or an argument as a command declares it, whose annotation has the type: `Annotated[int, option(…)]`.
+
+    `names`: of an option. `also`: the names of the option that an argument may be written as. `settings`: as Typer takes them.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        metavar: str | None,
+        meaning: Any,
+        settings: dict[str, Any],
+        also: Sequence[str] = (),
+    ) -> None:
+        self.names, self.metavar, self.help, self.settings, self.also = names, metavar, meaning, settings, also
+
+    def for_typer(self) -> Any:
+        """The parameter as Typer reads it, which is loaded for help, completion, faults and groups of commands."""
+        import typer
+
+        if self.names:
+            return typer.Option(*self.names, metavar=self.metavar, help=self.help, **self.settings)
+        found = typer.Argument(metavar=self.metavar, help=self.help, **self.settings)
+        found.param_decls = self.also  # which Typer reads of options alone
+        return found
+
+
 def option(
     written: str,
     meaning: str,
@@ -54,7 +78,7 @@ def option(
     value = next((word for word in words if word not in own), None)
     if names is not None:
         settings["autocompletion"] = lambda incomplete: _completed(names, incomplete)
-    return typer.Option(*own, metavar=value, help=meaning, **_typed(kind or value, settings))
+    return Parameter(own, value, meaning, _typed(kind or value, own, settings))
 
 
 def argument(
@@ -68,25 +92,15 @@ def argument(
     >>> argument("A", "The policy to compare.", kind="POLICY", also="--policy -p").metavar
     'A'
     """
-    found = typer.Argument(metavar=name, **_typed(kind or name, {"help": meaning, **settings}))
-    found.param_decls = also.split()  # which Typer reads of options alone
-    return found
+    return Parameter((), name, meaning, _typed(kind or name, (), settings), also.split())
 
 
-def options_of_arguments(command: Callable[..., None]) -> list[Sequence[str]]:
-    """The options that arguments of a command may be written as (`argument`)."""
-    metadata = [getattr(annotation, "__metadata__", ()) for annotation in command.__annotations__.values()]
-    return [
-        info.param_decls for infos in metadata for info in infos if isinstance(info, ArgumentInfo) and info.param_decls
-    ]
-
-
-def _typed(kind: str | None, settings: dict[str, Any]) -> dict[str, Any]:
+def _typed(kind: str | None, names: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
     match kind:
         case "STATE":
             return {"parser": location, **settings}
         case "TOKEN":
-            return {"callback": _token, **settings}
+            return {"callback": lambda value: _token(names[0], value), **settings}
         case "POLICY":
             return {"autocompletion": lambda incomplete: _completed(_policies, incomplete), **settings}
         case _:
@@ -107,13 +121,13 @@ def _completed(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]
         return []  # the command reports an invalid settings file
 
 
-def _token(parameter: typer.CallbackParam, path: str | None) -> str | None:
+def _token(name: str, path: str | None) -> str | None:
     """The token in a file. Raises FileError, and UsageError for a file with anything else."""
     if path is None:
         return None
     text = files.read_secret(path).strip()
     if len(text.split()) != 1:
-        raise UsageError(f"`{parameter.opts[0]} {path}`: it holds one token and nothing else")
+        raise UsageError(f"`{name} {path}`: it holds one token and nothing else")
     return text
 
 
@@ -123,9 +137,27 @@ def words_of(texts: Iterable[str] | None) -> list[str]:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command have the options of dataclasses whose fields are annotated for Typer: its parameters of these types.
+    """Let a command have the options of dataclasses (`declared`), as Typer reads them."""
+    parameters, run = declared(command)
+    typers = [parameter.replace(annotation=_for_typer(parameter.annotation)) for parameter in parameters]
+    run.__signature__ = inspect.Signature(typers)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in typers}
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    return run
 
-    The options come where the parameter stands; fields without a default come first.
+
+def _for_typer(annotation: Any) -> Any:
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    metadata = (one.for_typer() if isinstance(one, Parameter) else one for one in annotation.__metadata__)
+    return Annotated[(annotation.__origin__, *metadata)]
+
+
+def declared(command: Callable[..., None]) -> tuple[list[inspect.Parameter], Callable[..., None]]:
+    """The parameters of a command, and what calls the command with a value for each.
+
+    A parameter whose type is a dataclass stands for its fields, which are annotated as parameters: they come where it stands, and
+    those without a default first.
     """
     own = inspect.signature(command, eval_str=True).parameters
     shared = {name: _fields(given.annotation) for name, given in own.items() if is_dataclass(given.annotation)}
@@ -136,17 +168,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             groups[name] = own[name].annotation(**{option.name: values.pop(option.name) for option in options})
         command(**values, **groups)
 
-    # Typer reads the parameters from these.
     parameters = [option for options in shared.values() for option in options if _is_required(option)]
     for name, parameter in own.items():
         if name in shared:
             parameters += (option for option in shared[name] if not _is_required(option))
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__doc__, run.__name__ = command.__doc__, command.__name__
-    return run
+    return parameters, run
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from privtab.base.errors import BrokenBundle, FileError, UsageError
 from privtab.base.printable import count
 from privtab.base.staged import write_file
-from privtab.command._app import Commands
 from privtab.command._options import SigningOptions, VerificationOptions
 from privtab.command._output import (
     FormatOption,
@@ -22,6 +21,7 @@ from privtab.command._output import (
     table,
 )
 from privtab.command._parameters import argument, option
+from privtab.command._typer import Commands
 
 if TYPE_CHECKING:
     from privtab.bundle.inspect import Inspection, Signature

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privtab.base.caching import no_collection
 from privtab.base.user_cache import known_revision
 from privtab.base.worker import LARGE, beside
 from privtab.command._options import PolicyArguments
-from privtab.command._output import FormatOption, Terminal, err, out, print_if_data, table
+from privtab.command._output import FormatOption, err, out, print_if_data, table
+
+if TYPE_CHECKING:
+    from privtab.command._terminal import Terminal
 
 PANEL = "Ask"
 

@@ -9,10 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, assert_never
 
-from rich.cells import cell_len
-from rich.padding import Padding
-from rich.text import Text
-
 from privtab.base.caching import no_collection
 from privtab.base.diagnostics import LINE_END, Diagnostic, FindingKind, Severity, Span, shown_columns
 from privtab.base.errors import UsageError
@@ -21,12 +17,13 @@ from privtab.base.printable import count
 from privtab.base.records import dataclass
 from privtab.checks._every import codes, unknown
 from privtab.checks.lint.settings import FailOn, LintFormat, Settings
-from privtab.command._output import deliver, err, fail_if, out, table, wrapped
+from privtab.command._layout import wrapped
+from privtab.command._output import deliver, err, fail_if, out, table
 from privtab.command._parameters import PathsArgument, option, words_of
 from privtab.language.report import CaseResult, SuiteResult, SuppressedFinding, github_annotations, junit, sarif
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from privtab.command._terminal import Terminal
 
 PANEL = "Start here"
 
@@ -237,13 +234,13 @@ _CODE = pattern(r"`[^`]+`")
 _LINK = pattern(r"\[([^\]]+)\]\([^)]+\)")
 
 
-def show(results: Sequence[LintResult], console: Console) -> None:
+def show(results: Sequence[LintResult], console: Terminal) -> None:
     """Print every finding, then the summary."""
     width = min(console.width, MAX_WIDTH)
     texts = {result.path: LINE_END.split(result.text) for result in results}
     for result in results:
         if result.findings:
-            console.print(Text(result.path, style="bold underline"))
+            console.print_styled((result.path, "bold underline"))
             for finding in result.findings:
                 _finding(finding, texts, console, width)
                 console.print()
@@ -267,9 +264,11 @@ def summary(results: Sequence[LintResult]) -> str:
     return f"{kinds} in {where}{suffix}"
 
 
-def show_page(page: str, console: Console) -> None:
+def show_page(page: str, console: Terminal) -> None:
     """Print the page of a finding, with prose wrapped and examples unchanged."""
     width = min(console.width, MAX_WIDTH)
+    from rich.text import Text
+
     for block in re.split(r"\n{2,}", page.strip()):
         if block.startswith("```"):
             lines = [line for line in block.splitlines() if not line.startswith("```")]
@@ -279,47 +278,56 @@ def show_page(page: str, console: Console) -> None:
             console.print(Text(block.lstrip("# "), style="bold"))
         else:
             text = _LINK.sub(r"\1", block)
-            console.print(_prose(text if text.startswith(("-", "|")) else " ".join(text.split())), width=width)
+            parts = _prose(text if text.startswith(("-", "|")) else " ".join(text.split()))
+            console.print(Text.assemble(*parts), width=width)
         if not block.startswith("#") or block.startswith("# "):
             console.print()
 
 
-def _finding(finding: Diagnostic, texts: dict[str, list[str]], console: Console, width: int) -> None:
+def _finding(finding: Diagnostic, texts: dict[str, list[str]], console: Terminal, width: int) -> None:
     position = f"{finding.span.line}:{finding.span.column}"
-    headline = (
-        Text("  ").append(f"{position:<8}", style="dim").append(str(finding.severity), style=_STYLES[finding.severity])
+    console.print_styled(
+        "  ",
+        (f"{position:<8}", "dim"),
+        (str(finding.severity), _STYLES[finding.severity]),
+        f" {finding.code} ",
+        (finding.name, "dim"),
     )
-    console.print(headline.append(f" {finding.code} ").append(finding.name, style="dim"))
     _print_indented(_prose(finding.message), console, width)
     _excerpt(finding.span, texts, console, width)
     for related in finding.related:
         file = "" if related.span.path == finding.span.path else f"{related.span.path}:"
         position = f"{file}{related.span.line}:{related.span.column}" if file else f"line {related.span.line}"
-        _print_indented(Text(f"{position}: ", style="dim").append_text(_prose(related.value)), console, width)
+        _print_indented([f"{position}: ", *_prose(related.value)], console, width, style="dim")
         _excerpt(related.span, texts, console, width)
     if finding.help:
-        _print_indented(Text("help: ", style="bold").append_text(_prose(finding.help)), console, width)
+        _print_indented(["help: ", *_prose(finding.help)], console, width, style="bold")
 
 
-def _print_indented(text: Text, console: Console, width: int) -> None:
-    plain, available = text.plain, width - _INDENT
+def _print_indented(parts: Sequence[str | tuple[str, str]], console: Terminal, width: int, style: str = "") -> None:
+    plain, available = "".join(part if isinstance(part, str) else part[0] for part in parts), width - _INDENT
     if console.color_system is None and plain and plain.isascii() and plain.isprintable():
         size = min(len(plain), available)
         for line in wrapped(plain, available):
             console.print(" " * _INDENT + line.ljust(size))
-    else:
-        console.print(Padding(text, (0, 0, 0, _INDENT), expand=False), width=width)
+        return
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Padding(Text.assemble(*parts, style=style), (0, 0, 0, _INDENT), expand=False), width=width)
 
 
-def _prose(text: str) -> Text:
-    """Prose with the user's own text, which is in backticks, in bold."""
-    rich_text = Text(text, style="none")
+def _prose(text: str) -> list[str | tuple[str, str]]:
+    """The parts of prose, with the user's own text, which is in backticks, in bold."""
+    parts: list[str | tuple[str, str]] = []
+    place = 0
     for match in _CODE.finditer(text):
-        rich_text.stylize("bold not dim", *match.span())
-    return rich_text
+        parts += [text[place : match.start()], (match[0], "bold not dim")]
+        place = match.end()
+    return [*parts, text[place:]]
 
 
-def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: int) -> None:
+def _excerpt(span: Span, texts: dict[str, list[str]], console: Terminal, width: int) -> None:
     """Print the first line of a span without indentation, with carets below; a long line is cut around the span."""
     lines = texts.get(span.path, [])
     if not 1 <= span.line <= len(lines) or not lines[span.line - 1].strip():
@@ -330,7 +338,7 @@ def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: i
     margin = min(len(line) - len(line.lstrip()), start)
     line, start, end = line[margin:].rstrip(), start - margin, end - margin
     available = max(width - 12, 20)
-    if len(line) > available or cell_len(line) > available:
+    if len(line) > available or _cells(line) > available:
         offset = max(0, min(start - available // 3, len(line) - available + 1))
         line = (
             ("…" if offset else "")
@@ -338,13 +346,21 @@ def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: i
             + ("…" if offset + available - 1 < len(line) else "")
         )
         start, end = start - offset, min(end - offset, len(line))
-    bar = Text(" " * _INDENT).append("│ ", style="blue")
-    carets = " " * cell_len(line[:start]) + "^" * max(1, cell_len(line[start:end]))
-    console.print(bar.copy().append(line))
-    console.print(bar.copy().append(carets, style="bold blue"))
+    carets = " " * _cells(line[:start]) + "^" * max(1, _cells(line[start:end]))
+    for text, style in ((line, ""), (carets, "bold blue")):
+        console.print_styled(" " * _INDENT, ("│ ", "blue"), (text, style))
 
 
-def _codes(results: Sequence[LintResult], console: Console) -> None:
+def _cells(text: str) -> int:
+    """The columns that a text takes on a terminal."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _codes(results: Sequence[LintResult], console: Terminal) -> None:
     """Print the number of findings by code, most frequent first, and where to read more."""
     counts = Counter(
         (finding.code, finding.name, finding.severity) for result in results for finding in result.findings
@@ -353,7 +369,6 @@ def _codes(results: Sequence[LintResult], console: Console) -> None:
         return
     digits = max(len(str(number)) for number in counts.values())
     for (code, name, severity), number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        row = Text(f"  {number:>{digits}}  ").append(code, style=_STYLES[severity]).append(f"  {name}", style="dim")
-        console.print(row)
+        console.print_styled(f"  {number:>{digits}}  ", (code, _STYLES[severity]), (f"  {name}", "dim"))
     first_code = next(finding.code for result in results for finding in result.findings)
     console.print(f"`privtab lint --explain {first_code}` says what it means and what to write instead", style="dim")

@@ -11,15 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from privtab.base.errors import PolicyInvalid, PrivtabError
 from privtab.base.staged import write_file
-from privtab.command._app import Commands
 from privtab.command._engines import packed, served
 from privtab.command._options import DoorOption, PartialOption, PolicyOptions, load_state, open_doors
 from privtab.command._output import deliver, err, flush, out, print_error, show_findings
 from privtab.command._parameters import option
+from privtab.command._typer import Commands
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
@@ -115,7 +113,7 @@ def run(
         out().print(_curl(program, server.url))
         flush()
         code = keep_running(server, restart=restart, file_watch=file_watch, bundles=lambda: packed(*load()), stop=stop)
-    raise typer.Exit(code)
+    raise SystemExit(code)
 
 
 def _curl(program: Program, url: str) -> str:
@@ -141,7 +139,7 @@ ACTIVE_SECONDS = 15.0
 LOG_LINES = 5
 
 Bundles = Callable[[], tuple[bytes, bytes]]
-"""Builds the policy and the state bundle from their files; raises PrivtabError or typer.Exit."""
+"""Builds the policy and the state bundle from their files; raises PrivtabError or SystemExit."""
 
 
 class FileWatch:
@@ -225,7 +223,7 @@ def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
         show_findings(error.diagnostics)
     except (PrivtabError, OSError) as error:
         print_error(str(error))
-    except typer.Exit:
+    except SystemExit:
         pass  # The error has been reported.
     else:
         _await_activation(

@@ -12,7 +12,6 @@ from privtab.base.errors import UsageError
 from privtab.base.files import STATE_HELP
 from privtab.base.printable import count
 from privtab.base.staged import write_file
-from privtab.command._app import Commands
 from privtab.command._files import STATE, load_rows, row_counts, state_files, write_state
 from privtab.command._options import AtOption, PartialOption, PolicyOptions, SigningOptions, load_state
 from privtab.command._output import (
@@ -23,6 +22,7 @@ from privtab.command._output import (
     show_findings,
 )
 from privtab.command._parameters import argument, option
+from privtab.command._typer import Commands
 from privtab.state.nodes import ALL_TABLES
 
 if TYPE_CHECKING:

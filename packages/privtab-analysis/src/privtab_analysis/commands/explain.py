@@ -10,7 +10,6 @@ from privtab.base import dataclass
 from privtab.command import (
     FormatOption,
     QuestionOptions,
-    Terminal,
     argument,
     err,
     fail_if,
@@ -23,6 +22,7 @@ from privtab_analysis.commands._shown import show_place, show_rows, show_rule, s
 
 if TYPE_CHECKING:
     from privtab.base import Request
+    from privtab.command import Terminal
     from privtab.ir import Program
     from privtab_analysis.answer_view import AnswerView, Section, Way
     from privtab_analysis.explanation import Part

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base import UsageError, count
-from privtab.command import QuestionOptions, Terminal, argument, err, fail_if, out, print_error, print_if_data
+from privtab.command import QuestionOptions, argument, err, fail_if, out, print_error, print_if_data
 from privtab_analysis.commands._ask import (
     RequestOptions,
     TableFormatOption,
@@ -18,6 +18,7 @@ from privtab_analysis.commands._ask import (
 from privtab_analysis.commands._shown import show_words
 
 if TYPE_CHECKING:
+    from privtab.command import Terminal
     from privtab.ir import Program
     from privtab_analysis.permissions import AllowedOperation, WhatCan
 

@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from privtab.base import ExitCode, UsageError
 from privtab.command import argument, deliver, option, out, print_error
 from privtab_server.commands._registry_options import no_channel, open_registry, stored_revision
@@ -77,7 +75,7 @@ def run(
         deliver({**report, "watched": snapshot_json(snapshot), "seconds": seconds})
     if snapshot is not None and not snapshot.complete:
         print_late(snapshot)
-        raise typer.Exit(ExitCode.EXTERNAL)
+        raise SystemExit(ExitCode.EXTERNAL)
 
 
 def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state: bool) -> NextRevisions:

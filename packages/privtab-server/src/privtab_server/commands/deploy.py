@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from privtab.base import ExitCode, UsageError, load_plugin
 from privtab.command import (
     PartialOption,
@@ -152,7 +150,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
         if release.quiet and report.outcome:
             deliver(report.json())
     if code:
-        raise typer.Exit(code)
+        raise SystemExit(code)
 
 
 def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | None, Path, tuple[State, Path] | None]:

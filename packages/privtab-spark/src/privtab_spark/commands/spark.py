@@ -8,8 +8,6 @@ from dataclasses import MISSING
 from importlib import import_module
 from typing import Annotated, Any, get_args, get_origin
 
-import typer
-
 from privtab.base import ExitCode, how_to_install
 from privtab.command import Commands, argument, option, print_error
 from privtab_spark.jobs import JOBS
@@ -33,7 +31,7 @@ def job(name: str) -> Callable[..., None]:
                 raise
             print_error(f"`privtab spark` needs {error.name}: {how_to_install('compiler', 'spark')}")
             code = ExitCode.EXTERNAL
-        raise typer.Exit(code)
+        raise SystemExit(code)
 
     run.__signature__ = inspect.Signature([_option(found) for found in parameters_of(function)])  # type: ignore[attr-defined]
     run.__doc__ = inspect.getdoc(function)
