@@ -114,9 +114,11 @@ def test_code_and_calls_get_the_answers_that_the_page_shows(page: Page, block: B
     page.write(folder)
     policy, state = block.names("served")
     program = load_program(policy)
-    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
-    (folder / "state.tar.gz").write_bytes(state_bundle(program, good(program, state)))
-    with OpaServer([folder / "policy.tar.gz", folder / "state.tar.gz"]) as opa:
+    built = folder / "build" / program.system / program.version  # as `privtab compile` writes them
+    built.mkdir(parents=True)
+    (built / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
+    (built / "state.tar.gz").write_bytes(state_bundle(program, good(program, state)))
+    with OpaServer([built / "policy.tar.gz", built / "state.tar.gz"]) as opa:
         if block.language == "python":
             text = block.text.replace(DEFAULT_URL, opa.url)
             example = doctest.DocTestParser().get_doctest(text, {}, f"{page.path}:{block.line}", page.path, block.line)
