@@ -86,11 +86,11 @@ def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys:
     arguments = ["-p", policy, "-s", state, "-i", table, *of_row]
     code, output, err = run(capsys, "decide", *arguments, "-o", tmp_path / "out", "--groups", "brought")
     assert (code, output) == (2, None)
-    assert "give the separator of groups by `--groups-separator`" in err
-    more = ["--groups", "brought", "--groups-separator", "|"]
-    code, output, err = run(capsys, "decide", *arguments, *more, "-o", tmp_path / "out", "--output-format", "json")
+    assert "give the separator of groups by `--separator`" in err
+    more = ["--groups", "brought", "--separator", "|"]
+    code, output, err = run(capsys, "decide", *arguments, *more, "-o", tmp_path / "out.json")
     assert code == 0, err
-    lines = [line for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
+    lines = [line for file in (tmp_path / "out.json").glob("part-*") for line in file.read_text().splitlines()]
     assert [json.loads(line)["allowed"] for line in lines] == [True, True, False, True, False]
     assert (output["allowed"], output["no_request"]) == (3, 1)
 
@@ -113,16 +113,16 @@ def test_rows_name_active_roles(spark: SparkSession, tmp_path: Path, capsys: pyt
     common += ["--subject", "who", "--action", "read", "--resource", "what", "--active-roles", "roles"]
     code, _, err = run(capsys, "decide", *common)
     assert code == 2
-    assert "give the separator of roles by `--active-roles-separator`" in err
-    separator = ["--active-roles-separator", "|"]
-    code, output, err = run(capsys, "decide", *common, *separator, "--output-format", "json")
+    assert "give the separator of roles by `--separator`" in err
+    separator = ["--separator", "|"]
+    code, output, err = run(capsys, "decide", *common, *separator, "-o", tmp_path / "out.json")
     assert code == 0, err
-    lines = [line for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
+    lines = [line for file in (tmp_path / "out.json").glob("part-*") for line in file.read_text().splitlines()]
     assert [json.loads(line)["allowed"] for line in lines] == [True, False, False, False, True]
     arrays = pa.table({"who": ["ann"] * 2, "what": ["table:t"] * 2, "roles": [["head"], None]})
     parquet.write_table(arrays, tmp_path / "arrays.parquet")
     code, output, err = run(
-        capsys, "visible", *common, "-i", tmp_path / "arrays.parquet", "--action", "read", "--overwrite"
+        capsys, "decide", *common, "-i", tmp_path / "arrays.parquet", "--action", "read", "--keep", "visible"
     )
     assert (code, output["rows"]) == (0, 1), err
 
@@ -161,7 +161,7 @@ def test_visible_keeps_rows(
 ) -> None:
     out = tmp_path / "seen"
     code, output, err = run(
-        capsys, "visible", "-p", POLICY, "-s", STATE, "-i", requests, "-o", out, "--user", "alice", "--action", "load", "--resource", "what"
+        capsys, "decide", "--keep", "visible", "-p", POLICY, "-s", STATE, "-i", requests, "-o", out, "--user", "alice", "--action", "load", "--resource", "what"
     )  # fmt: skip
     assert code == 0, err
     assert output["rows"] == 2
@@ -215,18 +215,6 @@ def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: 
     assert (tmp_path / "it" / "report.html").is_file()
 
 
-@pytest.mark.slow
-def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sources = tmp_path / "in"
-    sources.mkdir()
-    (sources / "grants.csv").write_text(
-        "grantee,effect,privilege,entity\nrole:r,allow,READ,dataset:i/n/d\nrole:r,allow,NONE,dataset:i/n/d\n"
-    )
-    code, output, err = run(capsys, "state", sources, "-p", "cdap/final", "-o", tmp_path / "out")
-    assert code == 1, err
-    assert output["rows"]["grants"] == 1
-
-
 @pytest.mark.parametrize(
     ("job", "arguments", "code", "message"),
     [
@@ -245,11 +233,18 @@ def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pyt
         ("decide", [*LOADS, "-i", "pyproject.csv"], 3, "no such table: pyproject.csv; did you mean `pyproject.toml`?"),
         ("decide", [*LOADS, "-o", "out.xlsx"], 2, "`.xlsx` is not the suffix of a format that can be written"),
         ("decide", [*LOADS, "--flag", "forse"], 2, "unknown flag `forse`"),
-        ("decide", [*LOADS, "--groups-separator", ";"], 2, "`--groups-separator TEXT` needs `--groups COLUMN`"),
-        ("decide", [*LOADS, "--active-roles-separator", ";"], 2, "needs `--active-roles COLUMN`"),
+        ("decide", [*LOADS, "--separator", ";"], 2, "`--separator TEXT` needs `--groups COLUMN` or"),
+        ("decide", [*LOADS, "--groups", "who", "--separator", ""], 2, "`--separator TEXT` needs"),
+        ("decide", [*LOADS, "--input-option", "format=nope"], 3, "nope"),
+        ("decide", [*LOADS, "--user", "x"], 2, "`--user NAME` or `--subject COLUMN`"),
         ("decide", [*LOADS, "-p", "gravitino/1.1"], 2, "no policy `gravitino/1.1`"),
-        ("visible", ["--resource", "what"], 2, "`--user NAME` or `--subject COLUMN`"),
-        ("visible", ["--resource", "what", "--user", "x", "--conf", "oops"], 2, "write KEY=VALUE"),
+        ("decide", ["--resource", "what"], 2, "`--user NAME` or `--subject COLUMN`"),
+        (
+            "decide",
+            ["--resource", "what", "--action", "load", "--user", "x", "--conf", "oops"],
+            2,
+            "write KEY=VALUE",
+        ),
     ],
 )
 def test_failures_have_an_exit_code_and_leave_nothing(
@@ -290,7 +285,6 @@ def test_mistakes_in_a_file_are_reported_by_line_before_spark_is_started(
         assert message in err
         assert "starting Spark" not in err
     assert not (tmp_path / "out").exists()
-    assert run(capsys, "state", tmp_path / "none.yaml", "-p", POLICY, "-o", tmp_path / "out")[0] == 3
 
 
 @pytest.mark.slow
@@ -358,7 +352,7 @@ def test_a_job_shows_no_warnings_of_spark(requests: Path, tmp_path: Path, connec
         pytest.skip("the session of a job is its own")
     arguments = ["-p", POLICY, "-s", STATE, "-i", str(requests), *LOADS]
     done = subprocess.run(
-        [sys.executable, "-m", "privtab", "spark", "visible", *arguments, "-o", str(tmp_path / "out"), "--master", "local[1]"],
+        [sys.executable, "-m", "privtab", "spark", "decide", *arguments, "-o", str(tmp_path / "out"), "--conf", "spark.master=local[1]"],
         capture_output=True, text=True, check=False, timeout=420, env=spark_sessions.environment(), cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ def test_help_has_a_summary_and_an_example(privtab: Callable[..., Any], job: str
     function = getattr(import_module(f"privtab_spark.jobs.{job}"), JOBS[job])
     assert lines[1] == function.__doc__.partition("\n")[0]
     assert lines[lines.index("Example:") + 1].startswith(f"privtab {' '.join(words(job))} ")
-    assert all(f"--{option}" in ran.out for option in ("policy", "master", "remote", "conf", "package", "format"))
+    assert all(f"--{option}" in ran.out for option in ("policy", "conf", "format"))
 
 
 def test_the_jobs_are_listed(privtab: Callable[..., Any]) -> None:

@@ -78,9 +78,13 @@ def test_wrong_rows_end_in_exit_code_1(spark: SparkSession, lake: Path, capsys: 
 def test_bad_usage(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["state", "read", str(lake / "exports"), "-p", "lake.yaml", "--conf", "nothing"]) == 2
     assert "write KEY=VALUE" in capsys.readouterr().err
-    assert run(["state", "build", "exports", "-p", "lake.yaml", "-o", "built", "--package", "delta"]) == 2
-    assert "write GROUP:ARTIFACT:VERSION" in capsys.readouterr().err
     assert (
-        run(["state", "read", "exports", "-p", "lake.yaml", "--master", "sc://localhost:1", "--package", "a:b:1"]) == 2
+        run(["state", "build", "exports", "-p", "lake.yaml", "-o", "built", "--conf", "spark.jars.packages=delta"]) == 2
     )
+    assert "write GROUP:ARTIFACT:VERSION" in capsys.readouterr().err
+    elsewhere = ["--conf", "spark.remote=sc://localhost:1", "--conf", "spark.jars.packages=a:b:1"]
+    assert run(["state", "read", "exports", "-p", "lake.yaml", *elsewhere]) == 2
     assert "has jars of its own" in capsys.readouterr().err
+    both = ["--conf", "spark.remote=sc://localhost:1", "--conf", "spark.master=local[1]"]
+    assert run(["state", "read", "exports", "-p", "lake.yaml", *both]) == 2
+    assert "not both" in capsys.readouterr().err

@@ -51,7 +51,7 @@ def test_delta_and_iceberg(policy_file: Path, tmp_path: Path) -> None:
     catalog = {
         "lake": "org.apache.iceberg.spark.SparkCatalog", "lake.type": "hadoop", "lake.warehouse": f"{tmp_path}/warehouse",
     }  # fmt: skip
-    options = [f"--package={package}" for package in packages]
+    options = [f"--conf=spark.jars.packages={','.join(packages)}"]
     options += [f"--conf=spark.sql.catalog.{name}={value}" for name, value in catalog.items()]
     command = ["-m", "privtab", "state"]
     where = [str(tmp_path / "sources.yaml"), "-p", str(policy_file), *options, "--format", "json"]
@@ -102,7 +102,7 @@ def test_files_of_a_table_with_versions_are_not_its_rows(spark: SparkSession, sh
     for source, why in (
         ({"format": "parquet", "path": str(delta)}, "is a table of delta, whose files hold deleted rows, too"),
         ({"format": "parquet", "path": delta.as_uri()}, "is a table of delta, whose files hold deleted rows, too"),
-        ({"path": str(iceberg)}, "bring the jars of iceberg for this Spark: `--package GROUP:ARTIFACT:VERSION`"),
+        ({"path": str(iceberg)}, "bring the jars of iceberg for this Spark: `spark.jars.packages`"),
     ):
         with pytest.raises(UsageError) as raised:
             read_state(spark, {"memberships": source}, shop)

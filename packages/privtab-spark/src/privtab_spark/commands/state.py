@@ -47,15 +47,11 @@ SourcesArgument = Annotated[
 class SparkOptions:
     """The Spark session of a command."""
 
-    master: Annotated[str | None, option("--master URL", "Spark master: local[4], a cluster, or sc://… (Connect).")] = (
-        None
-    )
-    conf: Annotated[list[str] | None, option("--conf NAME=VALUE", "Setting of the Spark session; repeatable.")] = None
-    package: Annotated[
+    conf: Annotated[
         list[str] | None,
         option(
-            "--package GROUP:ARTIFACT:VERSION",
-            "Maven packages to load, such as Delta, Iceberg or a JDBC driver; repeatable.",
+            "--conf NAME=VALUE",
+            "Setting of Spark, as spark.master=local[4], spark.remote=sc://…, spark.jars.packages=…; repeatable.",
         ),
     ] = None
 
@@ -70,14 +66,7 @@ class SparkOptions:
         from privtab_spark.failures import first_lines, spark_errors
         from privtab_spark.jobs._session import session
 
-        remote = self.master is not None and self.master.startswith("sc://")
-        opening = session(
-            "state",
-            master=None if remote else self.master,
-            remote=self.master if remote else None,
-            conf=self.conf or (),
-            packages=self.package or (),
-        )
+        opening = session("state", conf=self.conf or ())
         try:
             with ExitStack() as stack:
                 with err().spinner("starting Spark"):
@@ -104,7 +93,7 @@ def read(
 
     Example:
       privtab state read state/ --policy lake.yaml
-      privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --master 'local[4]'
+      privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --conf 'spark.master=local[4]'
     """
     program = policy.program()
     with session.session() as spark:
@@ -145,7 +134,7 @@ def build(
 
     Example:
       privtab state build state/ --policy lake.yaml -o build/state
-      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --master 'local[4]' --format json
+      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --conf 'spark.master=local[4]' --format json
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
     """
     signing = sign.signing_key()

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 JOBS: Mapping[str, str] = {
     "decide": "decide_rows",
-    "visible": "keep_visible_rows",
     "entitlements": "write_entitlements",
     "certify": "write_certification",
-    "state": "write_valid_rows",
 }
 """Each job is a module of this package with `main(arguments) -> exit code`; here with the name of the function that it runs."""

@@ -68,15 +68,9 @@ OverwriteOption = Annotated[bool, Option("replace an existing output")]
 class JobSession:
     """The options of every job; the session of Spark, which a job starts, and the job's progress and output."""
 
-    master: Annotated[str | None, Option("Spark's master, as in local[4]; spark-submit gives its own", "URL")] = None
-    remote: Annotated[str | None, Option("a Spark Connect server, as in sc://host", "URL")] = None
-    conf: Annotated[tuple[str, ...], Option("a setting of Spark; may repeat", "KEY=VALUE")] = ()
-    package: Annotated[
+    conf: Annotated[
         tuple[str, ...],
-        Option(
-            "jars that Spark fetches, as those of Delta or Iceberg; may repeat",
-            "GROUP:ARTIFACT:VERSION",
-        ),
+        Option("a setting of Spark, as spark.master, spark.remote, spark.jars.packages; may repeat", "KEY=VALUE"),
     ] = ()
     format: Annotated[Literal["text", "json"], Option("output format: for people or for programs")] = "text"
     quiet: Annotated[bool, Option("do not report progress")] = False
@@ -89,16 +83,7 @@ class JobSession:
     def start(self, job: str) -> SparkSession:
         """Start Spark; `run` stops it."""
         self.progress("starting Spark")
-        spark = self._open.enter_context(
-            session(
-                job,
-                master=self.master,
-                remote=self.remote,
-                conf=self.conf,
-                packages=self.package,
-                bars=sys.stderr.isatty() and not self.quiet,
-            )
-        )
+        spark = self._open.enter_context(session(job, conf=self.conf, bars=sys.stderr.isatty() and not self.quiet))
         self.progress.watch(spark)
         return spark
 
@@ -143,15 +128,18 @@ class InputTable:
     """Options for the table that a job reads."""
 
     input: Annotated[str, Option("a file, a folder, or the name of a table", "TABLE", "-i")]
-    input_format: Annotated[
-        str | None, Option("the format: csv, json, parquet, delta …; default: by the suffix", "NAME")
-    ] = None
-    input_option: Annotated[tuple[str, ...], Option("an option of the reader; may repeat", "KEY=VALUE")] = ()
+    input_option: Annotated[
+        tuple[str, ...],
+        Option("an option of the reader, or format=delta where no suffix says it; may repeat", "KEY=VALUE"),
+    ] = ()
 
     @property
     def format(self) -> str | None:
         """The format that the options name, or that the suffix means."""
-        return self.input_format or _format_of(self.input)
+        return self._settings().get("format") or _format_of(self.input)
+
+    def _settings(self) -> dict[str, str]:
+        return parse_key_values(self.input_option, "--input-option", "KEY=VALUE", allow_empty=True)
 
     def check(self) -> None:
         """Raise for a missing file or an unknown format; a name without folder and suffix may be that of a table."""
@@ -161,14 +149,15 @@ class InputTable:
         ending = path.suffix.lower()
         if not path.exists() and (ending in _ENDINGS or "/" in where):
             raise FileError(f"no such table: {where}{_near(where)}")
-        if self.input_format is None and path.is_file() and ending in _NO_FORMAT:
-            tabs = ", as in `--input-format csv --input-option sep=\\t`" if ending == ".tsv" else ""
-            raise UsageError(f"{where}: `{ending}` is not the suffix of a known format: add `--input-format`{tabs}")
+        if self.format is None and path.is_file() and ending in _NO_FORMAT:
+            tabs = " --input-option sep=\\t" if ending == ".tsv" else ""
+            advice = f"add `--input-option format=csv{tabs}`, or what it is"
+            raise UsageError(f"{where}: `{ending}` is not the suffix of a known format: {advice}")
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the table."""
         kind = self.format
-        settings = parse_key_values(self.input_option, "--input-option", "KEY=VALUE", allow_empty=True)
+        settings = {name: value for name, value in self._settings().items() if name != "format"}
         if kind is None and "/" not in self.input and not Path(self.input).exists():
             return _table(spark, self.input)
         self.check()
@@ -181,16 +170,15 @@ class InputTable:
 class OutputTable:
     """Options for the table that a job writes."""
 
-    output: Annotated[str | None, Option("output folder; must not exist", "FOLDER", "-o")] = None
-    output_format: Annotated[
-        str | None, Option("like --input-format; default: by the suffix, else parquet", "NAME")
+    output: Annotated[
+        str | None, Option("output folder, whose suffix says the format, else parquet; must not exist", "FOLDER", "-o")
     ] = None
     overwrite: OverwriteOption = False
 
     def check(self) -> None:
         """Raise for an output that exists or has an unknown format."""
         if self.output is not None:
-            check_output(self.output, self.output_format, overwrite=self.overwrite)
+            check_output(self.output, overwrite=self.overwrite)
 
     def write(self, frame: DataFrame, progress: ProgressReporter, *, answers: bool = False) -> dict[str, Any]:
         """Write a result atomically; returns its location and number of rows and, for answers, the numbers of allowed and invalid ones."""
@@ -198,7 +186,7 @@ class OutputTable:
         from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
         output = self.output or ""
-        kind = self.output_format or _format_of(output) or "parquet"
+        kind = _format_of(output) or "parquet"
         observation = Observation("privtab")
         counted = [F.count(F.lit(1)).alias("rows")]
         if answers:
@@ -235,14 +223,6 @@ class Requests:
     groups: Annotated[
         str | None, Option("a column of arrays of groups, for policies that take them from requests", "COLUMN")
     ] = None
-    groups_separator: Annotated[
-        str | None,
-        Option(
-            "separator of groups where --groups is a column of strings; an empty string is no group, and so is an empty cell "
-            "of CSV, where nothing tells it from null",
-            "TEXT",
-        ),
-    ] = None
     active_roles: Annotated[
         str | None,
         Option(
@@ -250,11 +230,11 @@ class Requests:
             "COLUMN",
         ),
     ] = None
-    active_roles_separator: Annotated[
+    separator: Annotated[
         str | None,
         Option(
-            "separator of roles where --active-roles is a column of strings; an empty string is no role, and so is an empty "
-            "cell of CSV",
+            "separator of names where --groups or --active-roles is a column of strings; an empty string is no name, and so is "
+            "an empty cell of CSV, where nothing tells it from null",
             "TEXT",
         ),
     ] = None
@@ -266,12 +246,8 @@ class Requests:
         self._resource()
         self._objects()
         self._attributes()
-        for what, column, separator in (
-            ("groups", self.groups, self.groups_separator),
-            ("active-roles", self.active_roles, self.active_roles_separator),
-        ):
-            if separator is not None and not (column and separator):
-                raise UsageError(f"`--{what}-separator TEXT` needs `--{what} COLUMN`")
+        if self.separator is not None and not (self.separator and (self.groups or self.active_roles)):
+            raise UsageError("`--separator TEXT` needs `--groups COLUMN` or `--active-roles COLUMN`")
         if output.output is None and not self.explain:
             raise UsageError("give `--output FOLDER`, or `--explain`")
         output.check()
@@ -287,8 +263,8 @@ class Requests:
             "resource": self._resource(),
             "with_": self._objects(),
             "flags": self.flag,
-            "groups": _names(frame, "groups", self.groups, self.groups_separator, csv=csv),
-            "active_roles": _names(frame, "active-roles", self.active_roles, self.active_roles_separator, csv=csv),
+            "groups": _names(frame, "groups", self.groups, self.separator, csv=csv),
+            "active_roles": _names(frame, "roles", self.active_roles, self.separator, csv=csv),
             "attributes": self._attributes(),
             "plan": self.plan,
             "at": self.at,
@@ -334,15 +310,15 @@ def _format_of(where: str) -> str | None:
     return SPARK.get((path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower())
 
 
-def check_output(where: str, kind: str | None, *, overwrite: bool) -> None:
+def check_output(where: str, *, overwrite: bool) -> None:
     """Raise for an output that exists, and for a suffix without a format."""
     path = Path(where.removeprefix("file://"))
     if "://" not in str(path) and path.exists() and not overwrite:
         raise UsageError(f"{path} exists: name another folder, or add `--overwrite`")
-    if kind is None and path.suffix.lower() in _NO_FORMAT:
+    if path.suffix.lower() in _NO_FORMAT:
+        formats = ", ".join(SPARK)
         raise UsageError(
-            f"{where}: `{path.suffix}` is not the suffix of a format that can be written: end it in {', '.join(SPARK)}, or add "
-            "`--output-format`"
+            f"{where}: `{path.suffix}` is not the suffix of a format that can be written: end it in {formats}"
         )
 
 
@@ -356,8 +332,7 @@ def _names(frame: DataFrame, what: str, column: str | None, separator: str | Non
     if not isinstance(frame.schema[column].dataType, StringType):
         return column
     if separator is None:
-        nouns = what.rpartition("-")[2]
-        raise UsageError(f"`{column}` is a column of strings: give the separator of {nouns} by `--{what}-separator`")
+        raise UsageError(f"`{column}` is a column of strings: give the separator of {what} by `--separator`")
     text = F.col(f"`{column}`")
     if csv:
         text = F.coalesce(text, F.lit(""))

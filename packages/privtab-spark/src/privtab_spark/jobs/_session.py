@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+MASTER, REMOTE = "spark.master", "spark.remote"
 PACKAGES, EXTENSIONS = "spark.jars.packages", "spark.sql.extensions"
 _SETTINGS_OF_PACKAGES: Mapping[str, Mapping[str, str]] = {
     "io.delta:delta-spark": {
@@ -43,11 +44,11 @@ def with_packages(packages: Sequence[str], settings: Mapping[str, str], *, remot
     if not packages:
         return found
     if remote:
-        raise UsageError("`--package` is for a session that starts here: a Spark Connect server has jars of its own")
+        raise UsageError(f"`{PACKAGES}` is for a session that starts here: a Spark Connect server has jars of its own")
     for package in packages:
         parts = package.split(":")
         if len(parts) != 3 or not all(parts) or "," in package:
-            raise UsageError(f"`--package {package}`: write GROUP:ARTIFACT:VERSION")
+            raise UsageError(f"`{PACKAGES}` has `{package}`: write GROUP:ARTIFACT:VERSION")
     configured = [name for name in settings.get(PACKAGES, "").split(",") if name]
     found[PACKAGES] = ",".join(dict.fromkeys([*configured, *packages]))
     needed_settings = [
@@ -70,29 +71,27 @@ _WARNING = b"WARNING: Using incubator modules"
 _INCUBATOR = re.compile(_WARNING + rb"[^\n]*\n")
 
 
+def where_spark_is(conf: Sequence[str]) -> tuple[dict[str, str], str | None, str | None]:
+    """The settings of `--conf`, and of these the master and the Spark Connect server, if they are named. Raises UsageError."""
+    settings = parse_key_values(conf, "--conf", "KEY=VALUE", example="spark.driver.memory=8g", allow_empty=True)
+    master, remote = settings.pop(MASTER, None), settings.pop(REMOTE, None)
+    if master and remote:
+        raise UsageError(f"give `--conf {MASTER}=…` or `--conf {REMOTE}=…`, not both")
+    return settings, master, remote
+
+
 @contextmanager
-def session(
-    name: str,
-    *,
-    master: str | None = None,
-    remote: str | None = None,
-    conf: Sequence[str] = (),
-    packages: Sequence[str] = (),
-    bars: bool = False,
-) -> Iterator[SparkSession]:
+def session(name: str, *, conf: Sequence[str] = (), bars: bool = False) -> Iterator[SparkSession]:
     """The active session, which is left open, or a new one as set by the options; raises UsageError for conflicting options.
 
+    `conf`: also says where Spark is (`spark.master`, `spark.remote`), and which packages it fetches, with what these need.
     `bars`: whether Spark draws progress bars, which it does by default even if standard error is not a terminal.
     """
     from pyspark.sql import SparkSession as Session
 
-    if master and remote:
-        raise UsageError("give `--master` or `--remote`, not both")
-    settings = with_packages(
-        packages,
-        parse_key_values(conf, "--conf", "KEY=VALUE", example="spark.driver.memory=8g", allow_empty=True),
-        remote=remote is not None and remote.startswith("sc://"),
-    )
+    settings, master, remote = where_spark_is(conf)
+    named = [name for name in settings.get(PACKAGES, "").split(",") if name]
+    settings = with_packages(named, settings, remote=remote is not None and remote.startswith("sc://"))
     active = Session.getActiveSession()
     if active is not None:
         yield active

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from privtab.base import ExitCode, UsageError
 from privtab_spark.jobs._job import OverwriteOption, SessionOptions, check_output, run
 from privtab_spark.jobs._options import Option
+from privtab_spark.jobs._session import where_spark_is
 from privtab_spark.jobs.entitlements import MatrixOptions
 from privtab_spark.matrix.opening import from_file, lines
 
@@ -57,10 +58,10 @@ def write_certification(
     if shown < 0:
         raise UsageError(f"`--shown {shown}`: give a number of rows")
     question.check_scope()
-    elsewhere = session.master or session.remote
+    elsewhere = any(where_spark_is(session.conf)[1:])
     if plan == "process" and elsewhere:
-        raise UsageError("`--plan process` starts no Spark: leave `--master` and `--remote` off")
-    check_output(output, None, overwrite=overwrite)
+        raise UsageError("`--plan process` starts no Spark: leave `spark.master` and `spark.remote` off")
+    check_output(output, overwrite=overwrite)
     question.check()
 
     def start() -> SparkSession:

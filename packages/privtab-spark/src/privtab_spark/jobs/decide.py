@@ -21,42 +21,56 @@ def decide_rows(
     question: PolicyAndState,
     table: InputTable,
     output: OutputTable,
-    subject: Annotated[str, Option("a column of user names", "COLUMN")],
+    subject: Annotated[str | None, Option("a column of user names", "COLUMN")] = None,
+    user: Annotated[str | None, Option("one user for all rows", "NAME")] = None,
     action: Annotated[str | None, Option("the operation of all rows", "OPERATION")] = None,
     action_column: Annotated[str | None, Option("a column of operations", "COLUMN")] = None,
     requests: Requests,
-    keep: Annotated[Literal["all", "allowed", "denied"], Option("which rows to write")] = "all",
+    keep: Annotated[
+        Literal["all", "allowed", "denied", "visible"], Option("which rows to write; visible: as a listing shows")
+    ] = "all",
     session: SessionOptions,
 ) -> int:
     """Decide a request for each row of a table.
 
     The output has the rows and columns of the input, and two more: `allowed` (never null) and `reason`
-    (null where it is true). A denial is an answer: the exit code is 0.
+    (null where it is true). A denial is an answer: the exit code is 0. With `--keep visible`, the output has only the columns of
+    the input, and the rows that a listing by the operation shows: those that meet what it asks of each item.
 
     Example:
       privtab spark decide -p cdap/final -s state.yaml -i requests.parquet -o decided --subject user --action get --resource entity
       privtab spark decide -p cdap/final -s state.tar.gz -i asked.csv -o out.csv --subject who --action-column what --type dataset --path path
       privtab spark decide -p cdap/final -s state.yaml -i requests.parquet --subject user --action get --resource entity --explain
+      privtab spark decide -p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path --keep visible
     """
+    if bool(user) == bool(subject):
+        raise UsageError("give `--user NAME` or `--subject COLUMN`")
     if bool(action) == bool(action_column):
         raise UsageError("give `--action OPERATION` or `--action-column COLUMN`")
     requests.check(question, table, output, action)
     spark = session.start("decide")
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-    from privtab_spark import decide, plan
+    from privtab_spark import decide, plan, visible
+    from privtab_spark import user as the_user
 
     session.progress(f"reading {table.input}, the policy and the state")
     frame = table.read(spark)
     if action_column and action_column not in frame.columns:
         raise UsageError(f"no column `{action_column}`; there are: {', '.join(frame.columns)}")
     decide_arguments: dict[str, Any] = {
-        "subject": subject,
+        "subject": the_user(user) if user else subject,
         "action": action or F.col(f"`{action_column}`"),
         **requests.arguments(frame, table),
     }
     if requests.explain:
         return session.explain(plan(frame, question.policy, question.state, **decide_arguments))
+    if keep == "visible":
+        with session.progress.choice():
+            rows_shown = visible(frame, question.policy, question.state, **decide_arguments)
+        result = output.write(rows_shown, session.progress)
+        session.show(result, [f"{output.output}  {result['rows']:,} rows"])
+        return 0
     with session.progress.choice():
         decided = decide(frame, question.policy, question.state, **decide_arguments)
     if keep != "all":

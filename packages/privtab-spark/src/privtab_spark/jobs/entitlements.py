@@ -135,7 +135,7 @@ def write_entitlements(
         spark=spark,
         at=at,
     )
-    if (output.output_format or Path(output.output).suffix) in ("csv", ".csv"):
+    if Path(output.output).suffix == ".csv":
         found = found.withColumn("via", F.to_json("via"))
     result = output.write(found, session.progress)
     session.show(result, [f"{output.output}  {result['rows']:,} entitlements"])

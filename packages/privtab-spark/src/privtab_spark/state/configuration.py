@@ -127,10 +127,10 @@ def advice(format_: object, message: str) -> str | None:
     """Advice for an error message that shows that jars or settings of a format are missing."""
     if "DATA_SOURCE_NOT_FOUND" in message or "ClassNotFoundException" in message:
         if format_ in ("delta", "iceberg"):
-            return f"bring the jars of {format_} for this Spark: `--package GROUP:ARTIFACT:VERSION`, or `spark.jars.packages`"
-        return "bring its jars: `--package GROUP:ARTIFACT:VERSION`, or `spark.jars.packages`"
+            return f"bring the jars of {format_} for this Spark: `spark.jars.packages`"
+        return "bring its jars: `spark.jars.packages`"
     if "DELTA_CONFIGURE_SPARK_SESSION" in message:
-        return "give the session the settings of Delta: `--package` does, or `--conf spark.sql.extensions=…`"
+        return "give the session the settings of Delta: `spark.jars.packages` in `--conf` does, or `--conf spark.sql.extensions=…`"
     return None
 
 
