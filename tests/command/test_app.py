@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -253,7 +254,7 @@ MOVED = [
 def test_an_earlier_name_says_what_to_write(privtab: Callable[..., Any], earlier: str, now: str) -> None:
     ran = privtab(*earlier.split(), "--help")
     assert (ran.code, f"there is no `privtab {earlier}`: write `privtab {now}`" in ran.err) == (2, True)
-    words = list(itertools.takewhile(str.islower, now.split()))
+    words = list(itertools.takewhile(lambda word: re.fullmatch("[a-z-]*[a-z]", word) and word[0] != "-", now.split()))
     written = privtab(*words, "--help")
     assert written.code == 0
     assert f"Usage: privtab {' '.join(words)} " in written.out

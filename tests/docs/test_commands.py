@@ -8,7 +8,8 @@ from typing import Any
 
 from checkout import ROOT
 
-from privtab.command._app import PANELS, command
+from privtab.command._app import command
+from privtab.command._typer import PANELS
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
 HEAD = """\
