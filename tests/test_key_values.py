@@ -24,6 +24,12 @@ def test_other_texts_are_refused_with_the_form_and_an_example(text: str) -> None
     assert str(raised.value) == f"`--set {text}`: write NAME=VALUE, as in region=eu"
 
 
+def test_other_names_can_be_refused() -> None:
+    assert parse_key_values(["cert=c.pem"], "--tls", names=("cert", "key")) == {"cert": "c.pem"}
+    with pytest.raises(UsageError, match="there are cert, key"):
+        parse_key_values(["cret=c.pem"], "--tls", names=("cert", "key"))
+
+
 def test_an_empty_value_can_be_allowed() -> None:
     assert parse_key_values(["x="], "--storage", "KEY=VALUE", allow_empty=True) == {"x": ""}
 

@@ -14,10 +14,11 @@ def parse_key_values(
     *,
     example: str | None = None,
     allow_empty: bool = False,
+    names: Iterable[str] = (),
 ) -> dict[str, str]:
     """The values of a repeatable option by name. Raises UsageError for other text and for a repeated name.
 
-    `form`: how an option is written, with `=` or `:`; spaces after `:` do not count. `allow_empty`: whether a value may be empty.
+    `form`: how an option is written, with `=` or `:`; spaces after `:` do not count. `allow_empty`: whether a value may be empty. `names`: all that there are.
 
     >>> parse_key_values(["region=eu", "query=a=b"], "--set")
     {'region': 'eu', 'query': 'a=b'}
@@ -30,6 +31,8 @@ def parse_key_values(
         if not (name and separator and (value or allow_empty)):
             as_in = f", as in {example}" if example is not None else ""
             raise UsageError(f"`{option} {text}`: write {form}{as_in}")
+        if names and name not in names:
+            raise UsageError(f"`{option} {text}`: there are {', '.join(names)}")
         if name in found:
             raise UsageError(f"`{option}` is given twice for `{name}`")
         found[name] = value

@@ -130,7 +130,9 @@ def until(holds: Callable[[], bool]) -> None:
 def test_tls(serving: Callable[..., Server], library_files: tuple[Path, Path], tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     certificate, key = authority.sign("pdp")
-    server = serving("-p", library_files[0], "-s", library_files[1], "--tls-cert", certificate, "--tls-key", key)
+    server = serving(
+        "-p", library_files[0], "-s", library_files[1], "--tls", f"cert={certificate}", "--tls", f"key={key}"
+    )
     assert server.url.startswith("https://")
     server.session.verify = str(authority.certificate)
     assert server.answer(EVALUATION, ASKED)["decision"] is True
@@ -155,7 +157,7 @@ def test_tls_with_certificates_of_callers(
     authority = Authority(tmp_path / "authority")
     certificate, key = authority.sign("pdp")
     known, stranger = authority.sign("caller"), Authority(tmp_path / "other").sign("stranger")
-    options = ("--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", authority.certificate)
+    options = ("--tls", f"cert={certificate}", "--tls", f"key={key}", "--tls", f"client-ca={authority.certificate}")
     server = serving("-p", library_files[0], "-s", library_files[1], *options)
     server.session.verify = str(authority.certificate)
     for wrong in (None, stranger):

@@ -236,7 +236,16 @@ def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Sid
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     registry = Registry.open(fleet.registry)
     before = registry.channel("dev", "shop")
-    tried = ["--fail-on", "none", "--canary", "zone=b", "--canary-seconds", "20", "--canary-decisions", "40"]
+    tried = [
+        "--fail-on",
+        "none",
+        "--canary",
+        "zone=b",
+        "--canary-limit",
+        "seconds=20",
+        "--canary-limit",
+        "decisions=40",
+    ]
     for user, tables in (("ann", WIDER), ("olga", POLICY)):
         fleet.policy.write_text(tables, encoding="utf-8")
         stop = asked_without_end(fleet, user)
@@ -257,6 +266,14 @@ def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Sid
         assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
 
+@pytest.mark.parametrize(
+    "limit", ["seconds=soon", "decisions=0", "decisions=1.5", "tolerance=2", "minutes=1", "seconds"]
+)
+def test_a_limit_of_a_canary_is_a_number_of_its_kind(privtab: Privtab, tmp_path: Path, limit: str) -> None:
+    ran = privtab("deploy", "cdap/final", "-r", tmp_path, "--canary", "10%", "--canary-limit", limit)
+    assert (ran.code, f"`--canary-limit {limit}`" in ran.err) == (2, True)
+
+
 @pytest.mark.slow
 def test_a_canary_without_callers_goes_back_unless_that_is_fine(
     privtab: Privtab, fleet: SidecarFleet, monkeypatch: pytest.MonkeyPatch
@@ -264,7 +281,7 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(
     monkeypatch.setattr(watching, "GRACE", 0.3)
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     fleet.policy.write_text(WIDER, encoding="utf-8")
-    few = ["--fail-on", "none", "--canary", "zone=b", "--canary-seconds", "0.2"]
+    few = ["--fail-on", "none", "--canary", "zone=b", "--canary-limit", "seconds=0.2"]
     ran = deploy(privtab, fleet, *few)
     assert ran.code == 1
     assert "too few to compare" in ran.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -42,9 +43,14 @@ def test_help_has_examples(privtab: Callable[..., Any]) -> None:
         (["--policy", "POLICY", "--policy", "POLICY", "--state", "STATE", "--state", "STATE"], "two policies"),
         (["--policy", "POLICY", "--state", "STATE", "--host", "0.0.0.0"], "--insecure"),  # noqa: S104  (refused)
         (["--policy", "POLICY", "--state", "STATE", "--host", "::"], "--insecure"),
-        (["--policy", "POLICY", "--state", "STATE", "--tls-cert", "STATE"], "go together"),
-        (["--policy", "POLICY", "--state", "STATE", "--tls-client-ca", "STATE"], "go together"),
-        (["--policy", "POLICY", "--state", "STATE", "--tls-cert", "STATE", "--tls-key", "STATE"], "for TLS"),
+        (["--policy", "POLICY", "--state", "STATE", "--tls", "cert=STATE"], "go together"),
+        (["--policy", "POLICY", "--state", "STATE", "--tls", "client-ca=STATE"], "go together"),
+        (["--policy", "POLICY", "--state", "STATE", "--tls", "cert=STATE", "--tls", "key=STATE"], "for TLS"),
+        (["--policy", "POLICY", "--state", "STATE", "--tls", "certificate=STATE"], "there are cert, key, client-ca"),
+        (["--policy", "POLICY", "--state", "STATE", "--limit", "body=100"], "write a number from 1024"),
+        (["--policy", "POLICY", "--state", "STATE", "--limit", "head=soon"], "write a number from 0.1"),
+        (["--policy", "POLICY", "--state", "STATE", "--limit", "connections=-1"], "write a number from 0"),
+        (["--policy", "POLICY", "--state", "STATE", "--limit", "bodies=1"], "there are body, head, connections"),
         (["--policy", "POLICY", "--state", "STATE", "--token-file", "STATE"], "state.yaml:1"),
         (["--policy", "POLICY", "--state", "STATE", "--public-url", "pdp.example.com"], "https://host"),
         (["--policy", "POLICY", "--state", "STATE", "--public-url", "https://pdp.example.com/?a"], "https://host"),
@@ -54,10 +60,16 @@ def test_help_has_examples(privtab: Callable[..., Any]) -> None:
 )
 def test_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, arguments: list[str], says: str) -> None:
     places = {"POLICY": str(policy), "STATE": str(state)}
-    ran = privtab("serve", "--port", "0", *(places.get(a, a) for a in arguments))
+    ran = privtab("serve", "--port", "0", *(re.sub("POLICY|STATE", lambda word: places[word[0]], a) for a in arguments))
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_a_limit_that_a_server_does_not_have_is_refused(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    for command in (["serve", "registry", tmp_path], ["explore", "cdap/final"]):
+        ran = privtab(*command, "--port", "0", "--limit", "body=2048")
+        assert (ran.code, "`--limit body=…` is for" in ran.err) == (2, True), ran.err
 
 
 @pytest.mark.parametrize(
@@ -66,7 +78,7 @@ def test_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, argum
         ["--bundles", "nowhere"],
         ["--policy", "POLICY", "--state", "nowhere.yaml"],
         ["--policy", "POLICY", "--state", "STATE", "--token-file", "nowhere"],
-        ["--policy", "POLICY", "--state", "STATE", "--tls-cert", "nowhere", "--tls-key", "nowhere"],
+        ["--policy", "POLICY", "--state", "STATE", "--tls", "cert=nowhere", "--tls", "key=nowhere"],
         ["--policy", "POLICY", "--state", "STATE", "--host", "192.0.2.1", "--insecure"],
     ],
 )
@@ -74,7 +86,7 @@ def test_failures_outside_exit_with_3(
     privtab: Callable[..., Any], policy: Path, state: Path, arguments: list[str]
 ) -> None:
     places = {"POLICY": str(policy), "STATE": str(state)}
-    ran = privtab("serve", "--port", "0", *(places.get(a, a) for a in arguments))
+    ran = privtab("serve", "--port", "0", *(re.sub("POLICY|STATE", lambda word: places[word[0]], a) for a in arguments))
     assert (ran.code, ran.out) == (3, "")
     assert "Traceback" not in ran.err
 

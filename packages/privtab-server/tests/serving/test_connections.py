@@ -35,11 +35,11 @@ def started(request: pytest.FixtureRequest, library_files: tuple[Path, Path], tm
     def serve(*options: str) -> Server:
         if request.param == "authzen":
             what: list[str | Path] = ["--policy", library_files[0], "--state", library_files[1]]
+            running.append(start([*what, *options], tmp_path))
         else:
             registry = Registry.open(str(tmp_path / "registry"))
             registry.init()
-            what = ["--registry", registry.url]
-        running.append(start([*what, *options], tmp_path))
+            running.append(start([registry.url, *options], tmp_path, ("serve", "registry")))
         return running[-1]
 
     yield serve
@@ -66,7 +66,7 @@ def all_of(connection: socket.socket) -> bytes:
 
 @pytest.mark.slow
 def test_the_head_of_a_request_has_an_end(started: Started) -> None:
-    server = started("--header-timeout", "0.5")
+    server = started("--limit", "head=0.5")
     for begins in (b"", b"GET /health HTTP/1.1\r\n", b"G"):
         with to(server) as connection:
             connection.sendall(begins)
@@ -85,7 +85,7 @@ def test_the_head_of_a_request_has_an_end(started: Started) -> None:
 
 @pytest.mark.slow
 def test_a_request_that_takes_its_time_behind_its_head_is_answered(started: Started) -> None:
-    server = started("--header-timeout", "0.5")
+    server = started("--limit", "head=0.5")
     with to(server) as connection:
         connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n")
         time.sleep(1)
@@ -100,7 +100,7 @@ def test_a_request_that_takes_its_time_behind_its_head_is_answered(started: Star
 @pytest.mark.slow
 def test_half_open_requests_of_one_address_leave_room_for_others(started: Started) -> None:
     """1,020 of them held both servers at 503."""
-    server = started("--connections-per-address", "20", "--header-timeout", "5")
+    server = started("--limit", "connections=20", "--limit", "head=5")
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(to(server)) for _ in range(40)]
         for connection in connections[:20]:
@@ -138,7 +138,7 @@ def test_a_handshake_has_an_end(library_files: tuple[Path, Path], tmp_path: Path
     (tmp_path / "tls").mkdir()
     files = make(tmp_path / "tls")
     what: list[str | Path] = ["--policy", library_files[0], "--state", library_files[1]]
-    server = start([*what, "--tls-cert", files.certificate, "--tls-key", files.key], tmp_path)
+    server = start([*what, "--tls", f"cert={files.certificate}", "--tls", f"key={files.key}"], tmp_path)
     try:
         with to(server) as connection:
             begun = time.monotonic()

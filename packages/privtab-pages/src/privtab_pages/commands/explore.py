@@ -175,6 +175,7 @@ def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
         from privtab_server.serving.tokens import Tokens
     from privtab_server.serving.server import is_loopback
 
+    settings.check_no_body_limit()
     if not (is_loopback(settings.host) or settings.token_file):
         raise UsageError(f"{settings.host} can be reached from other machines: give `--token-file`")
     tls = settings.checked_tls(tokens=settings.token_file is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Group
 from rich.text import Text
 
-from privtab.base import FileError
+from privtab.base import FileError, UsageError, parse_key_values
 from privtab.command import FormatOption, err, option, out, print_error, show_findings, table
 from privtab_server.addresses import TOKEN_VARIABLE, token_or_variable
 from privtab_server.commands._registry_options import channels
@@ -126,28 +127,34 @@ class CanaryOptions:
         str | None,
         option("--canary PART", "Deploy to some sidecars first: 10%, zone=a, or app=web,25%; needs --server."),
     ] = None
-    canary_seconds: Annotated[
-        float, option("--canary-seconds SECONDS", "Maximum time to compare the canary.", min=0)
-    ] = 60.0
-    canary_decisions: Annotated[
-        int, option("--canary-decisions N", "Number of canary decisions to compare.", min=1)
-    ] = 200
-    canary_tolerance: Annotated[
-        float, option("--canary-tolerance SHARE", "Maximum change of a rule's allow share.", min=0, max=1)
-    ] = 0.02
+    canary_limit: Annotated[
+        list[str] | None,
+        option(
+            "--canary-limit NAME=N",
+            "seconds=60 and decisions=200 to compare, tolerance=0.02 of an allow share; repeatable.",
+        ),
+    ] = None
     canary_quiet: Annotated[bool, option("--canary-quiet-ok", "Continue if the canary made too few decisions.")] = False
 
     def plan(self) -> CanaryPlan | None:
         """The plan of the canary; None without one."""
         from privtab_server.registry.deploy.canary import CanaryPlan, part
 
+        names = ("seconds", "decisions", "tolerance")
+        given = parse_key_values(self.canary_limit, "--canary-limit", "NAME=N", example="seconds=60", names=names)
+        for name, text in given.items():
+            form = r"\d+" if name == "decisions" else r"\d+(\.\d+)?"
+            if not re.fullmatch(form, text) or (text == "0" and name == "decisions"):
+                raise UsageError(f"`--canary-limit {name}={text}`: write a number")
+        if float(given.get("tolerance", 0)) > 1:
+            raise UsageError(f"`--canary-limit tolerance={given['tolerance']}`: write a share from 0 to 1")
         if self.canary is None:
             return None
         return CanaryPlan(
             part=part(self.canary),
-            seconds=self.canary_seconds,
-            decisions=self.canary_decisions,
-            tolerance=self.canary_tolerance,
+            seconds=float(given.get("seconds", 60)),
+            decisions=int(given.get("decisions", 200)),
+            tolerance=float(given.get("tolerance", 0.02)),
             quiet_ok=self.canary_quiet,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from privtab.base import UsageError, needing, printable_json, printable_text
+from privtab.base import UsageError, needing, parse_key_values, printable_json, printable_text
 from privtab.command import PolicyOptions, SigningOptions, deliver, option, out, print_error
 from privtab_analysis.commands._ask import AuthoriseOption
 from privtab_server.commands._registry_options import RegistryArgument, StorageOption, open_registry
@@ -27,12 +28,18 @@ if TYPE_CHECKING:
     from privtab_server.serving.server import Tls
     from privtab_server.store.view import View
 
-ConnectionsOption = Annotated[
-    int | None,
-    option(
-        "--connections-per-address N", "Connections allowed per address; 0: unlimited. (default: half of all)", min=0
-    ),
-]
+
+class Limits(NamedTuple):
+    """What a server takes at most: the bytes of a request, the seconds until its head is there, the connections of an address."""
+
+    body: int = 1024 * 1024
+    head: float = 10.0
+    connections: int | None = None
+    """Of one address; 0: any number; None: half of all."""
+
+
+LEAST = {"body": 1024, "head": 0.1, "connections": 0}
+"""The lowest value of each limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +53,14 @@ class ServerSettings:
         Path | None, option("--token-file FILE", "File of bearer tokens: name, token and scopes per line.")
     ] = None
     insecure: Annotated[bool, option("--insecure", "Allow listening beyond this machine without tokens.")] = False
-    tls_cert: Annotated[Path | None, option("--tls-cert FILE", "TLS certificate, PEM.")] = None
-    tls_key: Annotated[Path | None, option("--tls-key FILE", "Private key of the certificate, PEM.")] = None
-    tls_client_ca: Annotated[
-        Path | None, option("--tls-client-ca FILE", "Require client certificates signed by these CAs, PEM.")
+    tls: Annotated[
+        list[str] | None,
+        option("--tls NAME=FILE", "cert, key, and client-ca, whose clients alone are accepted; PEM; repeatable."),
     ] = None
-    max_body: Annotated[int, option("--max-body BYTES", "Maximum size of a request.", min=1024)] = 1024 * 1024
-    header_timeout: Annotated[
-        float, option("--header-timeout SECONDS", "Timeout for the head of a request.", min=0.1)
-    ] = 10.0
+    limit: Annotated[
+        list[str] | None,
+        option("--limit NAME=N", "body=BYTES, head=SECONDS to wait for one, connections=N of an address; repeatable."),
+    ] = None
     quiet: Annotated[bool, option("--quiet -q", "Log only problems, not each request.")] = False
     format_: Annotated[
         Literal["text", "json"], option("--format", "Format of the first line: for people or for programs.")
@@ -69,13 +75,14 @@ class ServerSettings:
         from privtab_server.serving.server import is_loopback
 
         self._public_url()
+        self.limits()
         log_requests(quiet=self.quiet)
         tls = self._tls()
         if is_loopback(self.host):
             return tls
-        if not (tokens or self.tls_client_ca or self.insecure):
+        if not (tokens or self.client_ca or self.insecure):
             raise UsageError(
-                f"{self.host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
+                f"{self.host} can be reached from other machines: give `--token-file` or `--tls client-ca=FILE`, "
                 "or `--insecure` where something else keeps callers out"
             )
         if tls is None:
@@ -85,14 +92,42 @@ class ServerSettings:
     def _tls(self) -> Tls | None:
         from privtab_server.serving.server import Tls
 
-        cert, key = self.tls_cert, self.tls_key
-        if cert is None and key is None and self.tls_client_ca is None:
+        files = self._tls_files()
+        if not files:
             return None
-        if cert is None or key is None:
-            raise UsageError("`--tls-cert` and `--tls-key` go together")
-        tls = Tls(cert=cert, key=key, client_ca=self.tls_client_ca)
+        if not {"cert", "key"} <= files.keys():
+            raise UsageError("`--tls cert=FILE` and `--tls key=FILE` go together")
+        tls = Tls(cert=files["cert"], key=files["key"], client_ca=files.get("client-ca"))
         tls.check()
         return tls
+
+    def _tls_files(self) -> dict[str, Path]:
+        given = parse_key_values(
+            self.tls, "--tls", "NAME=FILE", example="cert=c.pem", names=("cert", "key", "client-ca")
+        )
+        return {name: Path(file) for name, file in given.items()}
+
+    @property
+    def client_ca(self) -> Path | None:
+        """The authorities of the clients that are accepted. Raises UsageError."""
+        return self._tls_files().get("client-ca")
+
+    def limits(self) -> Limits:
+        """The limits. Raises UsageError for one that is no number, or too low."""
+        given = parse_key_values(self.limit, "--limit", "NAME=N", example="body=65536", names=Limits._fields)
+        for name, text in given.items():
+            if not re.fullmatch(r"\d+(\.\d+)?" if name == "head" else r"\d+", text) or float(text) < LEAST[name]:
+                raise UsageError(f"`--limit {name}={text}`: write a number from {LEAST[name]}")
+        return Limits(
+            body=int(given.get("body", Limits().body)),
+            head=float(given.get("head", Limits().head)),
+            connections=int(given["connections"]) if "connections" in given else None,
+        )
+
+    def check_no_body_limit(self) -> None:
+        """Raise UsageError for a limit of bodies, which a server has that takes none of any size."""
+        if any(text.startswith("body=") for text in self.limit or ()):
+            raise UsageError("`--limit body=…` is for `privtab serve` and `serve store`: leave it out")
 
     def _public_url(self) -> str | None:
         """The public URL without a slash at its end. Raises UsageError."""
@@ -125,7 +160,15 @@ class ServerSettings:
                     out().print(f"{shown} at {base}; Ctrl-C ends it")
                 out().file.flush()
 
-            serve(make(base), listening, tls=tls, ready=ready, head_seconds=self.header_timeout, **limits)
+            serve(
+                make(base),
+                listening,
+                tls=tls,
+                ready=ready,
+                head_seconds=self.limits().head,
+                each=self.limits().connections,
+                **limits,
+            )
 
 
 class _OneLine(logging.Formatter):
@@ -161,7 +204,6 @@ def serve_registry(
     storage: StorageOption = None,
     poll: Annotated[float, option("--poll SECONDS", "Interval between checks for new releases.", min=0.05)] = 0.3,
     forget: Annotated[float, option("--forget SECONDS", "Forget sidecars unseen for this long.", min=1)] = 900.0,
-    each: ConnectionsOption = None,
     logs: Annotated[
         Path | None, option("--logs FOLDER", "Keep uploaded decision logs here, for `privtab replay`.")
     ] = None,
@@ -178,8 +220,9 @@ def serve_registry(
     Example:
       privtab serve registry s3://policies/registry --channel prod
       privtab serve registry registry/ --logs logs/
-      privtab serve registry registry/ --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
+      privtab serve registry registry/ --host 0.0.0.0 --token-file tokens --tls cert=c.pem --tls key=k.pem
     """
+    settings.check_no_body_limit()
     tls = settings.checked_tls(tokens=settings.token_file is not None)
     from privtab_server.registry import names
     from privtab_server.registry.server.feeds import Feeds
@@ -199,7 +242,7 @@ def serve_registry(
     feeds = Feeds(registry, only=channel or (), poll=poll)
     kept = None if logs is None else KeptLogs(logs, int(logs_limit * 1e9))
     state = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens, kept_logs=kept)
-    limits = {"ending": feeds.end, "at_once": MAX_CONNECTIONS, "each": each}
+    limits = {"ending": feeds.end, "at_once": MAX_CONNECTIONS}
     settings.serve(tls, lambda _: application(state), lambda: _served(feeds), **limits)
 
 
@@ -273,7 +316,7 @@ class BundleOptions(SigningOptions):
                     raise UsageError(f"`{option}` is for the bundles of `--channel NAME`")
             return None
         if self.sidecar_token_file is None and not others:
-            raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls-client-ca`")
+            raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls client-ca=FILE`")
         return self.signing_key()
 
     def served(self, view: View, artifacts: PolicyArtifacts, signing: SigningKey | None) -> ServedBundles:
@@ -345,7 +388,7 @@ def serve_store(
     if settings.token_file is None and anonymous is None:
         raise UsageError("changes need a user: give `--token-file` with a token for each user, or `--anonymous USER`")
     tls = settings.checked_tls(tokens=anonymous is None)
-    others = anonymous is not None or settings.tls_client_ca is not None or settings.insecure
+    others = anonymous is not None or settings.client_ca is not None or settings.insecure
     signing = bundles.checked(others=others)
     program = policy.program()
     authority = Authority(program, authorise or ())
@@ -368,7 +411,7 @@ def serve_store(
             base=base,
             tokens=tokens,
             anonymous=anonymous,
-            max_body=settings.max_body,
+            max_body=settings.limits().body,
         )
         found = routes(server)
         for name in api or ():
@@ -378,7 +421,7 @@ def serve_store(
             base=base,
             tokens=tokens,
             of_users=True,
-            max_body=settings.max_body,
+            max_body=settings.limits().body,
             routes=[*found, *sidecars.routes],
             beside=sidecars.beside,
             admit=wait_for_change(store),

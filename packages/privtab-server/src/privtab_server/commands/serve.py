@@ -14,7 +14,7 @@ import typer
 
 from privtab.base import UsageError, needing
 from privtab.command import Commands, PartialOption, load_state, option
-from privtab_server.commands._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
+from privtab_server.commands._serving import ServerSettings, serve_registry, serve_store
 from privtab_server.store_states import running_store
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ def run(
             "--decision-log FILE", "Append each decision, as OPA's log has it; what cannot be logged is not answered."
         ),
     ] = None,
-    each_address: ConnectionsOption = None,
     allow_partial: PartialOption = False,
     *,
     settings: ServerSettings,
@@ -98,7 +97,7 @@ def run(
       privtab serve -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab serve -p lake.yaml -s store:grants.db --max-staleness 5
       privtab serve --bundles build/ --system gravitino --refresh 10 \\
-              --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
+              --host 0.0.0.0 --token-file tokens --tls cert=c.pem --tls key=k.pem
       privtab serve -p lake.yaml -s state.yaml --decision-log decisions.jsonl
       privtab serve --opa http://127.0.0.1:8181
       privtab serve store grants.db -p lake.yaml --token-file tokens
@@ -129,12 +128,11 @@ def run(
         make = partial(Service, brief=brief, page_size=page_size, decision_log=log)
         services = _remote(opa, system, make) if opa is not None else _local(places, max_staleness, make)
         names = [service.system for service in services if service.system]
-        chosen: dict[str, Any] = {"tokens": tokens, "max_body": settings.max_body, "refresh": refresh}
+        chosen: dict[str, Any] = {"tokens": tokens, "max_body": settings.limits().body, "refresh": refresh}
         settings.serve(
             tls,
             lambda base: application(AppSettings(services=_paths(services), base=base, **chosen)),
             lambda: (", ".join(names) or "an OPA", {"systems": names}),
-            each=each_address,
         )
 
 

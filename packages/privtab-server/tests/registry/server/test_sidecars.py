@@ -247,7 +247,7 @@ def test_tls_with_an_authority_of_ones_own(serving: Any, opas: Any, registry: Re
     from certificates import make
 
     files = make(tmp_path)
-    server = serving("--tls-cert", files.certificate, "--tls-key", files.key)
+    server = serving("--tls", f"cert={files.certificate}", "--tls", f"key={files.key}")
     trusts, not_ = opas(
         configuration(server.url, instance="trusts", authority=files.authority),
         configuration(server.url, instance="does-not"),
