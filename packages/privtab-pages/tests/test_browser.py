@@ -283,6 +283,18 @@ def test_the_page_of_a_policy_fits_a_phone(browser: Any, tmp_path: Path) -> None
             assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_page_of_a_long_policy_is_folded_and_opens_at_a_row(browser: Any, tmp_path: Path) -> None:
+    page_file = tmp_path / "gravitino.html"
+    assert run(["docs", "gravitino/1.1.0", "-o", str(page_file)]) == 0
+    with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
+        page = context.new_page()
+        page.goto(page_file.as_uri())
+        assert page.evaluate("document.documentElement.scrollHeight") <= 8_000
+        assert not page.get_by_text("update_partition_statistics", exact=True).is_visible()
+        page.goto(f"{page_file.as_uri()}#table.update_partition_statistics")
+        page.locator("[id='table.update_partition_statistics']").wait_for()
+
+
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder, npm = tmp_path_factory.mktemp("axe"), shutil.which("npm")

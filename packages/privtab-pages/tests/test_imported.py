@@ -234,6 +234,9 @@ def test_own_pages_give_back_their_policy(name: str) -> None:
         source = SourceFile.of(f"page{suffix}", written)
         assert own_policy(source) == text
         assert list(edited(tables(source), tables(source))) == []
+        # Each row is compared, folded or not.
+        read = {row.anchor for table in tables(source) if not table.lost for row in table.rows}
+        assert {f"{entity}.{operation}" for entity, operation in page.program.rules} <= read
 
 
 def test_an_edited_page_is_refused() -> None:
@@ -330,6 +333,7 @@ def test_style_sheets_strike_and_hide(tmp_path: Path) -> None:
     [
         "<div hidden>{}</div>",
         "<details><summary>Old</summary>{}</details>",
+        '<details class="fold"><summary>Old</summary>{}</details>',
         "<template>{}</template>",
         '<div style="display:none">{}</div>',
         "<del>{}</del>",

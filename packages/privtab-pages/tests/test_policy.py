@@ -10,7 +10,7 @@ import generated_programs
 import pytest
 import worlds
 
-from privtab.base import Entity, Request
+from privtab.base import Entity, Request, SourceFile
 from privtab.ir import Program
 from privtab.pipeline import load_program, policy_names
 from privtab.reference import Reference
@@ -41,6 +41,49 @@ class Html(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+GATED = """\
+privtab: 1
+system: lake
+version: 1
+entities: {lake: {table: }}
+privileges: [READ, WRITE]
+sets: {ALL: [READ, WRITE]}
+semantics: {inheritance: none, owner: {creator: true}, gate: member (lake)}
+tables:
+  table:
+    either: READ/WRITE (table)
+    both: READ + WRITE (table)
+    several: owner (lake, table) or READ (entity) and WRITE (parent)
+    listed: {each: READ (table) or owner (table)}
+    named: ALL (table)
+    asks: can either (table)
+    absorbed: READ (table) or READ (table) and WRITE (table)
+    nested: READ (lake) and (READ (table) or WRITE (table))
+    open: {requires: READ (table), gate: none}
+    flagged: READ (table) and (WRITE (table) when sure)
+    long: READ/WRITE (lake, table) or owner (table)
+"""
+
+
+def test_smallest_sets_are_left_out_where_a_cell_spells_them_out() -> None:
+    program = load_program(SourceFile.of("lake.yaml", GATED))
+    rows = {
+        row.operation: row
+        for rows in PolicyPage(program=program, revision="").view()["sections"].values()
+        for row in rows
+    }
+    said = {"either", "both", "several", "listed"}
+    assert {name for name, row in rows.items() if not row.sets} == said
+    assert rows["open"].sets == ["READ (table)"], "what has no gate says so"
+    assert rows["absorbed"].sets == ["member (lake) and READ (table)"]
+
+
+@pytest.mark.parametrize(("name", "most"), [("cdap/final", 0), ("streams/teracloud", 1), ("gravitino/1.1.0", 59)])
+def test_few_rows_of_a_page_repeat_themselves(name: str, most: int) -> None:
+    sections = PolicyPage(program=load_program(name), revision="").view()["sections"]
+    assert sum(bool(row.sets) for rows in sections.values() for row in rows) <= most
 
 
 @pytest.mark.parametrize("name", policy_names())

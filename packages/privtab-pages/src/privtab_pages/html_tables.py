@@ -90,8 +90,11 @@ def placed(source: SourceFile, above: int = 0) -> str:
     return source.text if source.path.endswith(".xlsx") else _BEGINS.sub(place, source.text)
 
 
-def html_page(path: str, html: str) -> Page:
-    """The tables of a page, and its other lines. Raises FileError for elements that are nested too deep."""
+def html_page(path: str, html: str, *, own: bool = False) -> Page:
+    """The tables of a page, and its other lines. Raises FileError for elements that are nested too deep.
+
+    `own`: a page of `privtab docs`, whose folded parts are read as if somebody opened them, since they are compared.
+    """
     depth = deepest = 0
     for tag in _TAG.finditer(html):
         depth = max(0, depth + (-1 if tag[1] else 1))
@@ -99,7 +102,7 @@ def html_page(path: str, html: str) -> Page:
     if deepest > 10 * DEEPEST:  # more than a page has, even if it leaves out end tags; the parser would take long
         raise FileError(f"cannot read {path}: more than {10 * DEEPEST} elements are not closed")
     root = LexborHTMLParser(html).root
-    reader = _Reader(path, _styles("\n".join(_SHEETS.findall(html))))
+    reader = _Reader(path, _styles("\n".join(_SHEETS.findall(html))), "fold" if own else None)
     if root is not None:
         reader.read(_Node(root, "", bold=False))
     return Page(tables=tuple(reader.tables), lines=tuple(plain_lines("".join(reader.around)).split("\n")))
@@ -108,11 +111,13 @@ def html_page(path: str, html: str) -> Page:
 class _Reader:
     """Walks the elements of a page."""
 
-    def __init__(self, path: str, styles: Mapping[str, str]) -> None:
+    def __init__(self, path: str, styles: Mapping[str, str], opened: str | None) -> None:
+        """`opened`: the class of closed details that are read."""
         self.tables: list[Table] = []
         self.around: list[str] = []
         self._path = path
         self._styles = styles
+        self._opened = opened
         self._headings: dict[int, str] = {}
         self._sheet = ""
 
@@ -171,6 +176,7 @@ class _Reader:
         tag, given = node.tag, node.attributes or {}
         outside = around.node
         closed = outside.tag in ("details", "dialog") and "open" not in outside.attributes and tag != "summary"
+        closed = closed and (self._opened is None or outside.attributes.get("class") != self._opened)
         if closed or around.state == HIDDEN:
             return HIDDEN
         if tag == "-text":

@@ -8,6 +8,7 @@ from privtab.base import FileError, SourceFile, read_content
 from privtab_pages.csv_tables import csv_page
 from privtab_pages.html_tables import html_page, placed
 from privtab_pages.markdown_tables import markdown_html
+from privtab_pages.own_pages import own_policy
 from privtab_pages.tables import Page, Table
 from privtab_pages.workbooks import workbook_html
 
@@ -34,17 +35,17 @@ def page_source(path: Path) -> SourceFile:
     return source
 
 
-def page_of(source: SourceFile) -> Page:
-    """Read a page by the name of its file. Raises FileError."""
+def page_of(source: SourceFile, *, own: bool = False) -> Page:
+    """Read a page by the name of its file; `own`: as a page of `privtab docs`, although it carries no policy. Raises FileError."""
     match Path(source.path).suffix.lower():
         case ".csv" | ".tsv":
             return csv_page(source)
         case ".html" | ".htm" | ".xlsx":
-            return html_page(source.path, placed(source))
+            return html_page(source.path, placed(source), own=own or own_policy(source) is not None)
         case _:
             return html_page(source.path, markdown_html(source))
 
 
-def tables(source: SourceFile) -> list[Table]:
-    """The tables of a page."""
-    return [*page_of(source).tables]
+def tables(source: SourceFile, *, own: bool = False) -> list[Table]:
+    """The tables of a page, as `page_of` reads it."""
+    return [*page_of(source, own=own).tables]

@@ -21,6 +21,11 @@ from privtab_analysis.html import page
 from privtab_pages.roles import RoleMatrix
 
 _CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")
+_ATOM = re.compile(r"(self|service admin|[\w.]+(?:(?:/[\w.]+)*|(?: \+ [\w.]+)*) \(([\w, ]+)\))")
+UNFOLDED = 40
+"""Rows of a policy up to which its page shows the rows of all types at once."""
+MOST_SAID = 4
+"""Sets up to which somebody reads them from a cell."""
 INDENT, LINE, LETTER = 24, 26, 9
 """The sizes of the drawing of entities, in pixels."""
 
@@ -42,7 +47,7 @@ class Row:
     requires: Sequence[Piece]
     each: Sequence[Piece]
     sets: Sequence[str]
-    """The smallest sets that suffice, unless the condition says the same."""
+    """The smallest sets that suffice, unless the condition, with the gate, says the same."""
     effects: Sequence[str]
     source: str
     remarks: Sequence[str]
@@ -84,7 +89,8 @@ class PolicyPage:
 
     def html(self, template: str = "docs/policy", **more: object) -> str:
         """The page as one HTML file, which loads nothing; `template`: one that extends this one, and `more` its values."""
-        return page(template, **self.view(), **page_values(self.changes), **{"folded": False, **more})
+        folded = len(self.program.rules) > UNFOLDED
+        return page(template, **self.view(), **page_values(self.changes), folded=folded, **more)
 
     def view(self) -> dict[str, Any]:
         """The values for the templates."""
@@ -119,19 +125,51 @@ class PolicyPage:
         cells = self.coverage.get(rule.id)
         sets, unlisted = minimal_set_texts(described, "has more smallest sets than are listed")
         texts = [f"{title}{text}" for title, found in sets for text in found]
-        stated = [described["requires"], described["each"] and f"each: {described['each']}"]
         return Row(
             anchor=_anchor(rule.entity, rule.operation),
             operation=rule.operation,
             title=rule.title if rule.title and rule.title != rule.operation.replace("_", " ") else "",
             requires=self._pieces(described["requires"] or "", rule.requires, rule),
             each=self._pieces(described["each"] or "", rule.each, rule),
-            sets=[] if texts == [text for text in stated if text] else texts,
+            sets=[] if self._says_its_sets(described, rule) else texts,
             effects=described["effects"],
             source=_source(described["source"], self.program.sources),
             remarks=list(_remarks(described, unlisted)),
             coverage="" if cells is None else f"{cells[1]} of {cells[0]}",
         )
+
+    def _says_its_sets(self, described: Mapping[str, Any], rule: Rule) -> bool:
+        """Return whether the smallest sets of a row are what its condition spells out, together with the gate of the policy."""
+        gate = self._said(self.program.semantics.gate, rule)
+        if gate is None or "minimal_sets_complete" in described or "when" in described:
+            return False
+        call, each = (self._said(described[name], rule) for name in ("requires", "each"))
+        if call is None or _both(call, gate) != set(map(frozenset, described["minimal_sets"])):
+            return False
+        if described["each_minimal_sets"] is None:
+            return True
+        listed = set(map(frozenset, described["each_minimal_sets"]))
+        return each is not None and listed in (each, _both(each, gate))  # the gate is asked of the call anyway
+
+    def _said(self, text: str | None, rule: Rule) -> set[frozenset[str]] | None:
+        """The sets of atoms that a condition spells out, such as two of `READ/WRITE (table)`; None if a reader has to work them out."""
+        if not text or text == "anyone":
+            return {frozenset()}
+        names = {"entity": rule.entity, "parent": self.program.entities[rule.entity].parent}
+        ways = set[frozenset[str]]()
+        for way in text.split(" or "):
+            sets = {frozenset[str]()}
+            for part in way.split(" and "):
+                if (found := _ATOM.fullmatch(part)) is None or (" + " in part and "," in part):
+                    return None
+                words = found[1].partition(" (")[0]
+                targets = [f" ({names.get(target, target)})" for target in found[2].split(", ")] if found[2] else [""]
+                if " + " in words:
+                    sets = _both(sets, {frozenset(f"{word}{targets[0]}" for word in words.split(" + "))})
+                else:
+                    sets = _both(sets, {frozenset([f"{word}{at}"]) for word in words.split("/") for at in targets})
+            ways |= sets
+        return ways if len(ways) <= MOST_SAID else None
 
     def _pieces(self, text: str, condition: Formula | None, rule: Rule) -> list[Piece]:
         """The text of a condition with links to the rows that it asks about, where it is plain which rows are meant."""
@@ -145,6 +183,11 @@ class PolicyPage:
                 found += [Piece(text[start : match.start()]), Piece(match[0], _anchor(type_, match[1]))]
                 start = match.end()
         return [piece for piece in (*found, Piece(text[start:])) if piece.text]
+
+
+def _both(sets: set[frozenset[str]], others: set[frozenset[str]]) -> set[frozenset[str]]:
+    """The sets that have one of each."""
+    return {a | b for a in sets for b in others}
 
 
 def _operations_in(condition: Formula) -> dict[str, tuple[str, ...]]:

@@ -184,7 +184,7 @@ def _check_own(source: SourceFile, page: Page, policy: str | SourceFile) -> None
     made = load_program(policy)
     again = PolicyPage(program=made, revision="", roles=[default_roles(made)])
     text = again.html() if source.path.endswith((".html", ".htm")) else again.markdown()
-    found = list(edited(page.tables, tables(SourceFile.of(source.path, text))))
+    found = list(edited(page.tables, tables(SourceFile.of(source.path, text), own=True)))
     show_findings(found, {source.path: source.text})
     fail_if(found)
 

@@ -44,8 +44,6 @@ SCRIPTS = ("explore.js", "edit.js")
 PORTABLE = "privtab.zip"
 """What reads texts where there is no server, for `edit-worker.js`."""
 EMPTY = "# who holds what: rows of these tables\nmemberships: []\nassignments: []\ngrants: []\nowners: []\n"
-UNFOLDED = 40
-"""Rows of a table up to which its page shows the rows of all types at once."""
 MOST_EXPORTED = 5_000
 """Maximum questions of `who-can` in a folder."""
 
@@ -105,7 +103,7 @@ def rendered(
         "static": static,
     }
     if name == "table":
-        return world.page.html("explore/table", **shown, folded=len(world.program.rules) > UNFOLDED)
+        return world.page.html("explore/table", **shown)
     if problem and name == "heat":
         return page("explore/problem", **shown)
     template = "index" if static and not name else name or "start"
