@@ -109,23 +109,26 @@ def test_a_wrong_moment_is_bad_usage(privtab: Callable[..., Any], policy: Path, 
 
 
 def test_lint_of_a_state(privtab: Callable[..., Any], policy: Path, timed: Path, tmp_path: Path) -> None:
-    ran = privtab("state", "lint", timed, "-p", policy, "--at", "2026-04-20T00:00:00Z")
+    ran = privtab("state", "validate", "--lint", timed, "-p", policy, "--at", "2026-04-20T00:00:00Z")
     assert ran.code == 1
     assert "warning[S201 expired-row]: the row has ended at 2026-04-01T00:00:00Z" in ran.out + ran.err
     assert "note[S203 row-ends-soon]: the row ends at 2026-05-01T00:00:00Z" in ran.out + ran.err
     listed = json.loads(
-        privtab("state", "lint", timed, "-p", policy, "--at", "2026-03-20T00:00Z", "--format", "json").out
+        privtab("state", "validate", "--lint", timed, "-p", policy, "--at", "2026-03-20T00:00Z", "--format", "json").out
     )
     assert {(finding["code"], finding["row_number"]) for finding in listed} >= {("S203", 3), ("S206", 2)}
     empty = tmp_path / "empty.yaml"
     empty.write_text("assignments:\n  - {principal: 'user:a', role: nothing}\n")
-    assert "warning[S204 empty-role]: role `nothing` is held" in privtab("state", "lint", empty, "-p", policy).err + (
-        privtab("state", "lint", empty, "-p", policy).out
-    )
-    wrong = privtab("state", "lint", timed, "-p", policy, "--soon", "soon")
+    assert "warning[S204 empty-role]: role `nothing` is held" in privtab(
+        "state", "validate", "--lint", empty, "-p", policy
+    ).err + (privtab("state", "validate", "--lint", empty, "-p", policy).out)
+    alone = privtab("state", "validate", timed, "-p", policy, "--soon", "3d")
+    assert (alone.code, "give `--lint`" in alone.err) == (2, True)
+    assert privtab("state", "validate", empty, "-p", policy).code == 0
+    wrong = privtab("state", "validate", "--lint", timed, "-p", policy, "--soon", "soon")
     assert (wrong.code, "is not a duration" in wrong.err) == (2, True)
     good = tmp_path / "good.yaml"
     good.write_text(
         "grants:\n  - {grantee: 'group:g', effect: allow, privilege: READ, entity: 'store:s'}\nmemberships:\n  - {user: a, group: g}\n"
     )
-    assert privtab("state", "lint", good, "-p", policy).code == 0
+    assert privtab("state", "validate", "--lint", good, "-p", policy).code == 0

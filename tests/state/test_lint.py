@@ -1,4 +1,4 @@
-"""`privtab state lint`: each finding, and nothing about rows that are as they should be."""
+"""`privtab state validate --lint`: each finding, and nothing about rows that are as they should be."""
 
 from __future__ import annotations
 

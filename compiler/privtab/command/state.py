@@ -42,58 +42,46 @@ def counts(state: State) -> str:
 
 
 @app.command("validate")
-def validate(state: StateArgument, policy: PolicyOptions, format_: FormatOption = "text") -> None:
+def validate(
+    state: StateArgument,
+    policy: PolicyOptions,
+    *,
+    lint: Annotated[bool, option("--lint", "Also find valid rows that are probably mistakes.")] = False,
+    soon: Annotated[
+        str | None, option("--soon TIME", "With `--lint`: rows that end within this time. (default: 14d)")
+    ] = None,
+    at: AtOption = None,
+    format_: FormatOption = "text",
+) -> None:
     """Validate the rows of a state against a policy.
 
-    Exits with 1 if any row is invalid.
+    Exits with 1 if any row is invalid. With `--lint`, also for rows that are expired, unused or superfluous, and for any other
+    finding except notes.
 
     Example:
       privtab state validate sample:gravitino --policy gravitino/1.1.0
       privtab state validate state/ --policy lake.yaml --format json
-    """
-    from privtab.state.load import validate as validated
-
-    program = policy.program()
-    good, findings = validated(program, load_rows(program, state, samples=True))
-    if not print_if_data(format_, [finding.to_json() for finding in findings]):
-        show_findings(findings)
-        out().print(f"good rows: {counts(good)}")
-    fail_if(any(finding.severity == "error" for finding in findings))
-
-
-@app.command("lint")
-def lint(
-    state: StateArgument,
-    policy: PolicyOptions,
-    *,
-    soon: Annotated[str, option("--soon TIME", "Report rows that end within this time.")] = "14d",
-    at: AtOption = None,
-    format_: FormatOption = "text",
-) -> None:
-    """Find valid rows that are probably mistakes: expired, unused, superfluous.
-
-    Exits with 1 for any finding except notes.
-
-    Example:
-      privtab state lint sample:gravitino --policy gravitino/1.1.0
-      privtab state lint state/ --policy lake.yaml --soon 30d --format json
+      privtab state validate state/ --policy lake.yaml --lint --soon 30d
     """
     from privtab.state.lint import duration
     from privtab.state.lint import lint as linted
     from privtab.state.load import validate_with_places
 
-    moment = time_ns() if at is None else at
+    if not lint and (soon is not None or at is not None):
+        raise UsageError("`--soon` and `--at` are about valid rows: give `--lint`")
     try:
-        within = duration(soon)
+        within = duration(soon or "14d")
     except ValueError as error:
         raise UsageError(f"`--soon`: {error}") from None
     program = policy.program()
     good, places, findings = validate_with_places(program, load_rows(program, state, samples=True))
-    found = sorted([*findings, *linted(program, good, places, at=moment, soon=within)])
-    if not print_if_data(format_, [finding.to_json() for finding in found]):
-        show_findings(found)
-        out().print(f"{count(len(found), 'finding')} in {counts(good)}")
-    fail_if(any(finding.severity != "note" for finding in found))
+    if lint:
+        moment = time_ns() if at is None else at
+        findings = tuple(sorted([*findings, *linted(program, good, places, at=moment, soon=within)]))
+    if not print_if_data(format_, [finding.to_json() for finding in findings]):
+        show_findings(findings)
+        out().print(f"{count(len(findings), 'finding')} in {counts(good)}" if lint else f"good rows: {counts(good)}")
+    fail_if(any(finding.severity == "error" or (lint and finding.severity != "note") for finding in findings))
 
 
 @app.command("pack")

@@ -1,6 +1,6 @@
 """Findings in the rows of a state: their places, their codes, and what follows from them.
 
-`S0…` is about a file or a whole table, `S1…` about one row, `S2…` is for `privtab state lint`, `S3…` for `privtab state
+`S0…` is about a file or a whole table, `S1…` about one row, `S2…` is for `privtab state validate --lint`, `S3…` for `privtab state
 push`. An error removes the row from the state (or all rows of
 the table that could not be read); a warning or a note does not.
 """
