@@ -232,7 +232,7 @@ def test_sketches_say_that_they_are_not_tested() -> None:
 
 INTERNALS = ("internals/", "decisions/", "architecture.md", "CONTRIBUTING.md", "reference/commands.md")
 """Pages for those who change privtab, and the page that is generated as a whole."""
-MOST_WORDS = 70_000
+MOST_WORDS = 69_000
 """The words of the pages for users; they only fall, but for small pages to come."""
 _GENERATED = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
 
