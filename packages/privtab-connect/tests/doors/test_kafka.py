@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import yaml
 from checkout import ROOT
 from kafka_server import ANONYMOUS, UNADDRESSED, Kafka, Output, kafka
+from seeds import seeds
 from signed_door import DoorServer, door_server
 from unusual_names import CARRIED
 
@@ -159,7 +162,15 @@ def test_the_reason_of_a_refusal(door: DoorServer) -> None:
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorServer]:
     """A door that nobody asks but Kafka."""
-    with door_server(tmp_path_factory.mktemp("asked"), "kafka/3.9", "kafka", STATE) as server:
+    folder = tmp_path_factory.mktemp("asked")
+    rows = yaml.safe_load(STATE.read_text(encoding="utf-8"))
+    rows["grants"] += [
+        {"grantee": f"user:{user}", "effect": effect, "privilege": privilege, "entity": entity}
+        for seed in GENERATED
+        for user, effect, privilege, entity in generated(seed)
+    ]
+    (folder / "state.json").write_text(json.dumps(rows), encoding="utf-8")
+    with door_server(folder, "kafka/3.9", "kafka", folder / "state.json") as server:
         yield server
 
 
@@ -171,7 +182,7 @@ def broker(asked: DoorServer) -> Iterator[Kafka]:
         "opa.authorizer.url": f"{asked.url}/allow",
         "opa.authorizer.cache.expire.after.seconds": "0",
     }
-    with kafka(authorizer, USERS) as running:
+    with kafka(authorizer, [*USERS, *(f"s{seed}{one}" for seed in GENERATED for one in "ab")]) as running:
         for topic in ("orders", "payments", "news", "spare"):
             assert create(running, "olga", topic).code == 0
         assert not produce(running, "olga", "orders").denied
@@ -298,6 +309,52 @@ def test_tools_are_allowed_what_the_table_allows(broker: Kafka, table: Embedded)
     assert all(answers == {True, False} for answers in seen.values()), seen
 
 
+GENERATED = range(8)
+"""The seeds of generated rights: two users for each."""
+OF_TYPES = {
+    "cluster:": ("DESCRIBE_CONFIGS", "IDEMPOTENT_WRITE", "CREATE"),
+    "topics:": ("READ", "WRITE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "ALTER", "CREATE"),
+    **dict.fromkeys(("topic:orders", "topic:news"), ("READ", "WRITE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "ALTER")),
+    **dict.fromkeys(("groups:", "group:bills"), ("READ",)),
+    **dict.fromkeys(("transactional_ids:", "transactional_id:pay"), ("WRITE",)),
+}
+TRIED = (
+    "produce",
+    "plainly",
+    "consume",
+    "transaction",
+    "show_settings",
+    "change_settings",
+    "partitions",
+    "show_broker",
+)
+
+
+def generated(seed: int) -> Iterator[tuple[str, str, str, str]]:
+    """Random grants for the users of a seed: (user, effect, privilege, entity)."""
+    dice = random.Random(seed)
+    for user in (f"s{seed}a", f"s{seed}b"):
+        for _ in range(dice.randrange(6, 14)):
+            entity = dice.choice(list(OF_TYPES))
+            yield user, "deny" if dice.random() < 0.2 else "allow", dice.choice(OF_TYPES[entity]), entity
+
+
+@pytest.mark.parametrize("seed", seeds(GENERATED, quick=1, full=1))
+def test_generated_rights_are_obeyed(broker: Kafka, asked: DoorServer, seed: int) -> None:
+    table, dice, seen = asked.embedded(), random.Random(seed), set()
+    for user in (f"s{seed}a", f"s{seed}b"):
+        for name in TRIED:
+            topic = dice.choice(("orders", "news"))
+            second = {"consume": "bills", "transaction": "pay"}.get(name)
+            given = [] if name == "show_broker" else [topic, second] if second else [topic]
+            expected = all(table.check(user, row, on.format(*given)) for row, on in ACTS[name].rows)
+            output = ACTS[name].run(broker, user, *given)
+            hidden = "does not exist" in output.printed
+            assert bool(output.denied or hidden) is not expected, (name, user, given, output)
+            seen.add(expected)
+    assert seen == {True, False}
+
+
 def test_what_is_listed(broker: Kafka) -> None:
     def topics(user: str) -> set[str]:
         listed = broker.run(user, TOPICS, *CONFIG, "--list")
@@ -333,6 +390,6 @@ def test_whatever_kafka_asked_was_known_to_the_door(broker: Kafka, asked: DoorSe
 def test_the_log_is_decided_again(broker: Kafka, asked: DoorServer) -> None:
     """What Kafka asked is read back from OPA's log as the table's requests, and answered the same."""
     assert not consume(broker, "olga", "orders", "logged").denied
-    found = asked.replayed("kafka/3.9", STATE)
+    found = asked.replayed("kafka/3.9", asked.opa.log.parent / "state.json")
     assert (found.count("lost"), found.count("gained"), found.count("unexplained"), found.not_replayed) == (0, 0, 0, {})
     assert found.replayed > found.allowed > 20

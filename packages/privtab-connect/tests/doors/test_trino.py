@@ -15,8 +15,11 @@ import pytest
 import requests
 import trino_filters
 from checkout import ROOT
+from seeds import seeds
 from signed_door import DoorServer, door_server
 from trino_server import Trino, trino
+from trino_statements import MADE as MADE_TABLES
+from trino_statements import allowed, questions, rights
 
 from privtab.engines import OpaServer
 
@@ -55,10 +58,13 @@ LAKE_GRANTS = (
 """What is granted in `lake`, whose connector carries out updates: (user, privilege, entity)."""
 
 
-def row(grant: tuple[str, str, str]) -> str:
+GENERATED = range(12)
+"""The seeds of generated rights."""
+
+
+def row(user: str, effect: str, privilege: str, entity: str) -> str:
     """A line below the grants of the example state."""
-    user, privilege, entity = grant
-    return f'  - {{grantee: "user:{user}", effect: allow, privilege: {privilege}, entity: "{entity}"}}\n'
+    return f'  - {{grantee: "user:{user}", effect: {effect}, privilege: {privilege}, entity: "{entity}"}}\n'
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +72,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Both, with a schema, a table and views that their users made."""
     folder = tmp_path_factory.mktemp("trino")
     state = folder / "state.yaml"
-    state.write_text(STATE.read_text(encoding="utf-8") + "".join(map(row, LAKE_GRANTS)), encoding="utf-8")
+    grants = [(user, "allow", privilege, entity) for user, privilege, entity in LAKE_GRANTS]
+    grants += [grant for seed in GENERATED for grant in rights(seed)]
+    state.write_text(STATE.read_text(encoding="utf-8") + "".join(row(*one) for one in grants), encoding="utf-8")
     with door_server(folder, "trino/476", "trino", state) as door:
         addresses = {"opa.policy.uri": "allow", "opa.policy.batched-uri": "batch"}
         with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql:
@@ -81,6 +89,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 ("olga", "CREATE SCHEMA lake.lab"),
                 ("olga", "CREATE TABLE lake.lab.facts AS SELECT * FROM (VALUES (1, 10), (2, 20)) AS t (k, n)"),
                 ("olga", "CREATE MATERIALIZED VIEW lake.lab.sums AS SELECT sum(n) AS total FROM lake.lab.facts"),
+                *(("olga", made) for made in MADE_TABLES),
             ):
                 found = sql.run(user, statement)
                 assert found.error is None, (statement, found)
@@ -206,6 +215,18 @@ def test_what_is_changed_where_the_connector_can(world: World) -> None:
         assert (found.error is None) == may, (user, statement, found)
     called = world.sql.run("noa", "CALL lake.system.rollback_to_snapshot('laboratory', 'facts', 1)")
     assert called.error == "PROCEDURE_CALL_FAILED"  # allowed: there is no such snapshot
+
+
+@pytest.mark.parametrize("seed", seeds(GENERATED, quick=1, full=1))
+def test_generated_statements_are_allowed_what_the_table_allows(world: World, seed: int) -> None:
+    table, seen = world.door.embedded(), []
+    for user, statement, needed in questions(seed):
+        expected = allowed(table, user, needed)
+        found = world.sql.run(user, statement)
+        assert found.denied is not expected, (user, statement, needed, found)
+        assert (found.error is None) is expected, (user, statement, found)
+        seen.append(expected)
+    assert {True, False} == set(seen)
 
 
 def test_views_have_the_rights_of_their_owner_or_of_the_caller(world: World) -> None:

@@ -71,10 +71,10 @@ def name_problem(item: Account | Object) -> str | None:
         if name != name.rstrip():
             return f"`{name}` ends with a space"
     if isinstance(item, Account) and item.kind == "role":
-        if _NAMES.is_reserved(item.name.upper()):
-            return "the name is reserved"
         if item.name.startswith(_OWN_ROLE):
             return f"pushes give names that begin with `{_OWN_ROLE}` to roles of one user"
+        if _NAMES.is_reserved(item.name.upper()):
+            return "the name is reserved"
     return None
 
 
