@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from privtab.base import FileError
 
 USER = "user"
 MEMBERS = {"group": "member", "role": "assignee"}
 """Types whose usersets are principals, and the relation that makes them so."""
+ANYONE = "anyone"
+"""The one of whom a relation says that it is everybody's."""
 STORE = "fga_store"
 """The one entity around those that lie in entities of their own type: a type that nests lies in another."""
 _TOKEN = re.compile(r"(?P<skip>(?:\s|(?<!\S)#[^\n]*)+)|(?P<name>[^\s\[\](){},:#]+)|(?P<mark>[\[\](){},:#])")
@@ -118,12 +120,16 @@ def _userset(given: Mapping[str, Any], direct: tuple[str, ...]) -> Tree:
     raise ValueError(f"unknown userset `{kind}`")
 
 
-class _Reader:
-    """Reads OpenFGA's modelling language, by recursive descent."""
+class Tokens:
+    """The tokens of a model, for readers by recursive descent."""
+
+    TOKEN: ClassVar = _TOKEN
+    """What a token is: the group `skip` is none, and `name` is a name."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path = text, path
-        self.tokens = [(found[0], found.start()) for found in _TOKEN.finditer(text) if found.lastgroup != "skip"]
+        found = [token for token in self.TOKEN.finditer(text) if token.lastgroup != "skip"]
+        self.tokens = [(token[0], token.start(), token.lastgroup == "name") for token in found]
         self.next = 0
 
     def place(self) -> str:
@@ -141,12 +147,16 @@ class _Reader:
 
     def need(self, *words: str) -> str:
         """The next token, which must be one of some words, or a name if there are none. Raises FileError if it is not."""
-        found = self.tokens[self.next][0] if self.next < len(self.tokens) else "the end"
-        if self.next == len(self.tokens) or (found not in words if words else found in "[](){},:#"):
+        found, _, is_name = self.tokens[self.next] if self.next < len(self.tokens) else ("the end", 0, False)
+        if self.next == len(self.tokens) or (found not in words if words else not is_name):
             expected = " or ".join(f"`{word}`" for word in words) or "a name"
             raise FileError(f"{self.place()}: expected {expected}, not `{found}`")
         self.next += 1
         return found
+
+
+class _Reader(Tokens):
+    """Reads OpenFGA's modelling language."""
 
     def model(self) -> Model:
         self.need("model")
@@ -220,6 +230,8 @@ class Derived:
     model: Model
     system: str
     document: str
+    operations: Mapping[str, Collection[str]] | None = None
+    """The relations of each type that are operations; None: all of them."""
     unsaid: list[Unsaid] = field(default_factory=list, init=False)
     places: set[str] = field(default_factory=set, init=False)
     entities: list[str] = field(default_factory=list, init=False)
@@ -232,9 +244,9 @@ class Derived:
         """Make the policy."""
         self.entities = [name for name in self.model if name != USER and not self._principal(name)]
         for name in (name for name in self.model if name not in {USER, *self.entities}):
-            for word, relation in self.model[name].items():
+            for word in self.model[name]:
                 if word != MEMBERS[name]:
-                    self._say(relation, f"`{word}` of `{name}`", f"a relation to a {name}, which is a principal")
+                    self._say(name, word, f"a relation to a {name}, which is a principal")
         for name in self.entities:
             self._place(name)
         rows = {name: self._rows(name) for name in self.entities}
@@ -251,8 +263,8 @@ class Derived:
         relation = self.model[name].get(MEMBERS.get(name, ""))
         return relation is not None and isinstance(relation.tree, Direct)
 
-    def _say(self, relation: Relation, of: str, why: str) -> None:
-        unsaid = Unsaid(relation.place, of, why)
+    def _say(self, name: str, word: str, why: str) -> None:
+        unsaid = Unsaid(self.model[name][word].place, f"`{word}` of `{name}`", why)
         if unsaid not in self.unsaid:
             self.unsaid.append(unsaid)
 
@@ -275,18 +287,21 @@ class Derived:
         self._above[name] = others[0] if others else None
         for other in others[1:]:
             self._say(
-                next(iter(self.model[name].values())),
-                name,
-                f"it lies in `{others[0]}` and in `{other}`; the second is left out",
+                name, next(iter(self.model[name])), f"it lies in `{others[0]}` and in `{other}`; the second is left out"
             )
 
     def _rows(self, name: str) -> dict[str, str]:
         """The operations of a type, and their conditions; relations that are places are none."""
         found = {}
         for word, relation in self.model[name].items():
-            if word not in self.places or _computed(relation.tree):
-                parts = self._atoms(name, word, (), level="")
-                found[word] = " or ".join(dict.fromkeys(parts)) or "nobody"
+            if (
+                word not in self.operations[name]
+                if self.operations
+                else word in self.places and not _computed(relation.tree)
+            ):
+                continue
+            parts = self._atoms(name, word, (), level="")
+            found[word] = " or ".join(dict.fromkeys(parts)) or "nobody"
         return found
 
     def _recursive(self, name: str, word: str) -> bool:
@@ -311,22 +326,20 @@ class Derived:
 
     def _atoms(self, name: str, word: str, seen: tuple[tuple[str, str], ...], *, level: str) -> list[str]:
         """The alternatives of a relation, as cells; what a table cannot say is named, and no alternative."""
-        relation = self.model[name][word]
         if (name, word) in seen:
-            self._say(relation, f"`{word}` of `{name}`", "it is defined by itself")
+            self._say(name, word, "it is defined by itself")
             return []
         level = "any " if self._recursive(name, word) else level
-        return self._tree(relation.tree, name, word, (*seen, (name, word)), level)
+        return self._tree(self.model[name][word].tree, name, word, (*seen, (name, word)), level)
 
     def _tree(self, tree: Tree, name: str, word: str, seen: tuple[tuple[str, str], ...], level: str) -> list[str]:
-        relation, of = self.model[name][word], f"`{word}` of `{name}`"
         match tree:
             case Direct(types=types):
                 return self._direct(types, name, word, level)
             case Computed(relation=other, place=None):
                 if other in self.model[name]:
                     return self._atoms(name, other, seen, level=level)
-                self._say(relation, of, f"`{name}` has no relation `{other}`")
+                self._say(name, word, f"`{name}` has no relation `{other}`")
                 return []
             case Computed(relation=other, place=str(place)):
                 return self._inherited(other, place, name, word, seen, level)
@@ -334,30 +347,32 @@ class Derived:
                 return [cell for part in parts for cell in self._tree(part, name, word, seen, level)]
             case Joined(word="and", parts=parts):
                 if level:
-                    self._say(relation, of, "`and` of what is inherited from the same type")
+                    self._say(name, word, "`and` of what is inherited from the same type")
                     return []
                 every = [self._tree(part, name, word, seen, level) for part in parts]
                 if not all(every):
                     return []
                 return [" and ".join(cells[0] if len(cells) == 1 else f"({' or '.join(cells)})" for cells in every)]
-        self._say(relation, of, "`but not`: a table says what is allowed alone")
+        self._say(name, word, "`but not`: a table says what is allowed alone")
         return []
 
     def _direct(self, types: Iterable[str], name: str, word: str, level: str) -> list[str]:
-        relation, of, known = self.model[name][word], f"`{word}` of `{name}`", False
+        known = False
+        if types == (ANYONE,):
+            return [ANYONE]
         if not types:
-            self._say(relation, of, "it does not say who may have it")
+            self._say(name, word, "it does not say who may have it")
         for each in types:
             kind, _, among = each.replace(":", "#").partition("#")
             if " " in each:
-                self._say(relation, of, f"`{each.replace(' ', ' with ')}`: a condition")
+                self._say(name, word, f"`{each.replace(' ', ' with ')}`: a condition")
             elif each in {USER, f"{USER}:*"} or (kind in MEMBERS and among == MEMBERS[kind] and kind in self.model):
                 if word == "member" and each != USER:
-                    self._say(relation, of, f"`{each}`: users alone are members of an entity")
+                    self._say(name, word, f"`{each}`: users alone are members of an entity")
                 else:
                     known = True
             else:
-                self._say(relation, of, f"`{each}`: neither users, the members of a group, nor a role")
+                self._say(name, word, f"`{each}`: neither users, the members of a group, nor a role")
         if not known:
             return []
         if word not in {"owner", "member"}:
@@ -370,31 +385,28 @@ class Derived:
         self, other: str, place: str, name: str, word: str, seen: tuple[tuple[str, str], ...], level: str
     ) -> list[str]:
         """`other from place`: what those have who have `other` on what an entity lies in."""
-        relation, of = self.model[name][word], f"`{word}` of `{name}`"
         around, cells = self._types(name, place), []
         if not around:
             self._say(
-                relation, of, f"`{other} from {place}`: `{place}` is no place, as its tuples are not of entities alone"
+                name, word, f"`{other} from {place}`: `{place}` is no place, as its tuples are not of entities alone"
             )
         for above in around:
             if above == name:
                 if other != word or not self._recursive(name, word):
                     self._say(
-                        relation,
-                        of,
-                        f"`{other} from {place}`: another relation to the entity of the same type around it",
+                        name, word, f"`{other} from {place}`: another relation to the entity of the same type around it"
                     )
             elif above != self._above[name]:
-                self._say(relation, of, f"`{other} from {place}`: `{above}` is not what it lies in")
+                self._say(name, word, f"`{other} from {place}`: `{above}` is not what it lies in")
             elif name in self._nested and not level:
                 # an entity within another of its type has no tuple of its own by which it lies in `above`
-                self._say(relation, of, f"`{other} from {place}`: for the outermost `{name}` alone")
+                self._say(name, word, f"`{other} from {place}`: for the outermost `{name}` alone")
             elif other in self.model[above]:
                 cells += self._atoms(above, other, seen, level="")
         return cells
 
     def _lines(self, rows: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-        yield f"# Made of the OpenFGA model {self.document} by `privtab import fga`; what it could not say is nobody's."
+        yield f"# Made of the model {self.document} by `privtab import model`; what it could not say is nobody's."
         yield "privtab: 1"
         yield f"system: {self.system}"
         yield 'version: "1"'

@@ -1,4 +1,4 @@
-"""`privtab import fga`: a model of OpenFGA as a policy."""
+"""`privtab import model`: a model of OpenFGA, or a schema and policies of Cedar, as a policy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from privtab.base import SourceFile, read_text
 from privtab.command import OutputOption, argument, deliver, err, fail_if, option, show_findings
 
 
-def fga(
-    model: Annotated[Path, argument("MODEL", "An OpenFGA model: its language (`.fga`) or JSON.")],
+def model(
+    file: Annotated[Path, argument("MODEL", "An OpenFGA model, its language or JSON, or a Cedar schema.")],
+    policies: Annotated[Path | None, argument("POLICIES", "The Cedar policies of the schema.")] = None,
     *,
     system: Annotated[str | None, option("--system NAME", "The system. (default: the name of the file)")] = None,
     allow_partial: Annotated[
@@ -18,23 +19,30 @@ def fga(
     ] = False,
     output: OutputOption = None,
 ) -> None:
-    """Read an OpenFGA model as a policy.
+    """Read a model of OpenFGA or Cedar as a policy.
 
-    Each relation becomes an operation, and those that users have directly become privileges. The policy allows nothing that
-    the model does not: `but not`, conditions, and usersets other than the members of groups and the assignees of
-    roles are named and left out. Without `--allow-partial` the command then writes nothing.
+    In OpenFGA, each relation becomes an operation, and those that users have directly become privileges; in Cedar, each action becomes an
+    operation, and attributes that are users or groups become privileges. The policy allows nothing that the model does
+    not: what a table cannot say is named and left out. Without `--allow-partial` the command then writes nothing.
 
     Example:
-      privtab import fga model.fga --system drive -o drive.yaml
+      privtab import model model.fga --system drive -o drive.yaml
+      privtab import model app.cedarschema app.cedar -o app.yaml
     """
     from privtab.pipeline import load_program
-    from privtab_connect.fga import Derived, read
+    from privtab_connect import cedar, fga
 
-    name = system or model.stem.partition(".")[0].replace("-", "_")
-    derived = Derived(read(read_text(model), str(model)), name, model.name)
+    name = system or file.stem.partition(".")[0].replace("-", "_")
+    if policies is None:
+        derived = fga.Derived(fga.read(read_text(file), str(file)), name, file.name)
+    else:
+        made = cedar.read(read_text(file), read_text(policies), (str(file), str(policies)))
+        derived = fga.Derived(made.model, name, file.name, made.operations)
+        derived.unsaid[:0] = made.unsaid
     show_findings(derived.unsaid)
     fail_if(derived.unsaid and not allow_partial)
     load_program(SourceFile.of("policy.yaml", derived.text))
     deliver(derived.text, output)
     given = "".join(f" --set {key}={value}" for key, value in derived.values().items())
-    err().print(f"read its tuples using: privtab state import openfga TUPLES --policy POLICY{given}")
+    if policies is None:
+        err().print(f"read its tuples using: privtab state import openfga TUPLES --policy POLICY{given}")

@@ -1,0 +1,245 @@
+"""Schemas and policies of Cedar: what the policy of them allows is what Cedar allows, as it was recorded."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab.base import Entity, FileError, Request, SourceFile
+from privtab.ir import Program
+from privtab.pipeline import load_program
+from privtab.reference import Reference
+from privtab.state import from_tables, validate
+from privtab_connect import cedar, fga
+
+SCHEMA = """\
+type Acl = { viewers: Set<Team>, editors?: Team }; // shared
+entity User in [Team];
+entity Team in [Team];
+entity Project = { owner: User, "viewers": Set<Team>, managers: Team };
+entity BugReport in [Project] = { project: Project, reporter: User, watchers: Set<User>, votes: Long };
+action "view", "edit" appliesTo { principal: [User], resource: [Project, BugReport] };
+action close in [changes] appliesTo { principal: User, resource: BugReport, context: { at: Long } };
+action changes;
+action archive appliesTo { principal: [User], resource: [Project] };
+"""
+POLICIES = """\
+permit (principal, action, resource is Project) when { resource.owner == principal };
+permit (principal, action == Action::"view", resource is Project) when { principal in resource.viewers || principal in resource.managers };
+permit (principal is User, action in [Action::"view", Action::"edit"], resource is BugReport) when {
+  principal in resource.project.viewers && (principal == resource.reporter || resource.watchers.contains(principal))
+};
+permit (principal, action in Action::"changes", resource) when { resource is BugReport && principal in resource.project.managers };
+permit (principal, action == Action::"archive", resource) when { false };
+"""
+USERS, TEAMS, PROJECTS, BUGS = ("ann", "bob", "cy"), ("hr", "it", "all"), ("p1", "p2"), ("b1", "b2", "b3")
+ACTIONS = {"Project": ("view", "edit", "archive"), "BugReport": ("view", "edit", "close")}
+RECORDED: Mapping[int, str] = {
+    0: "3ad5801c0007",
+    1: "3fe000000e00",
+    2: "2a8150000000",
+    3: "2af580024ed8",
+    4: "3521a8024803",
+    5: "3d6b87e00e07",
+    6: "387e001c0000",
+    7: "3ad406de4000",
+    8: "3520a8000400",
+    9: "2854ac900600",
+    10: "387e049c0000",
+    11: "3fe184924927",
+}
+"""What Cedar 4 decides, by seed: the answers to `questions` in their order, behind a 1, as hexadecimal digits.
+
+`cedarpy.is_authorized(request, POLICIES, entities(world(seed)))` of cedarpy 4 gives them, with the action `close` in `changes`.
+"""
+
+
+def world(seed: int) -> dict[str, Any]:
+    """Teams of users and of teams, the attributes of projects, and those of bugs."""
+    dice = random.Random(seed)
+    some = lambda of, most: dice.sample(of, dice.randrange(most + 1))  # noqa: E731
+    return {
+        "teams": {user: some(TEAMS, 2) for user in USERS} | {"hr": some(["all"], 1), "it": some(["all"], 1), "all": []},
+        "projects": {
+            name: {"owner": dice.choice(USERS), "viewers": some(TEAMS, 2), "managers": dice.choice(TEAMS)}
+            for name in PROJECTS
+        },
+        "bugs": {
+            name: {"project": dice.choice(PROJECTS), "reporter": dice.choice(USERS), "watchers": some(USERS, 2)}
+            for name in BUGS
+        },
+    }
+
+
+def entities(made: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A world as Cedar reads it."""
+
+    def reference(kind: str, name: str) -> dict[str, Any]:
+        return {"__entity": {"type": kind, "id": name}}
+
+    found = [
+        {
+            "uid": {"type": "User" if name in USERS else "Team", "id": name},
+            "attrs": {},
+            "parents": [{"type": "Team", "id": team} for team in teams],
+        }
+        for name, teams in made["teams"].items()
+    ]
+    for name, project in made["projects"].items():
+        attributes = {
+            "owner": reference("User", project["owner"]),
+            "viewers": [reference("Team", team) for team in project["viewers"]],
+            "managers": reference("Team", project["managers"]),
+        }
+        found.append({"uid": {"type": "Project", "id": name}, "attrs": attributes, "parents": []})
+    for name, bug in made["bugs"].items():
+        attributes = {
+            "project": reference("Project", bug["project"]),
+            "reporter": reference("User", bug["reporter"]),
+            "watchers": [reference("User", user) for user in bug["watchers"]],
+            "votes": 1,
+        }
+        parents = [{"type": "Project", "id": bug["project"]}]
+        found.append({"uid": {"type": "BugReport", "id": name}, "attrs": attributes, "parents": parents})
+    return found
+
+
+def state(made: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
+    """A world as the rows of a state."""
+    rows: dict[str, list[dict[str, str]]] = {"memberships": [], "grants": [], "owners": [], "entities": []}
+    for name, teams in made["teams"].items():
+        member = name if name in USERS else f"group:{name}"
+        rows["memberships"] += [{"user": member, "group": team} for team in teams]
+
+    def grant(principal: str, privilege: str, entity: str) -> None:
+        rows["grants"].append({"grantee": principal, "effect": "allow", "privilege": privilege, "entity": entity})
+
+    for name, project in made["projects"].items():
+        rows["owners"].append({"entity": f"project:{name}", "owner": f"user:{project['owner']}"})
+        for team in project["viewers"]:
+            grant(f"group:{team}", "viewers", f"project:{name}")
+        grant(f"group:{project['managers']}", "managers", f"project:{name}")
+    for name, bug in made["bugs"].items():
+        rows["entities"].append({"entity": f"bug_report:{name}", "parent": f"project:{bug['project']}"})
+        grant(f"user:{bug['reporter']}", "reporter", f"bug_report:{name}")
+        for user in bug["watchers"]:
+            grant(f"user:{user}", "watchers", f"bug_report:{name}")
+    return rows
+
+
+def questions() -> Iterator[tuple[str, str, str, str]]:
+    """User, action, type and name of the resource."""
+    for kind, names in (("Project", PROJECTS), ("BugReport", BUGS)):
+        yield from ((user, action, kind, name) for user in USERS for action in ACTIONS[kind] for name in names)
+
+
+def derived(schema: str, policies: str) -> tuple[fga.Derived, list[str]]:
+    made = cedar.read(schema, policies, ("app.cedarschema", "app.cedar"))
+    found = fga.Derived(made.model, "app", "app.cedarschema", made.operations)
+    return found, [str(unsaid) for unsaid in (*made.unsaid, *found.unsaid)]
+
+
+def program(schema: str = SCHEMA, policies: str = POLICIES) -> tuple[Program, list[str]]:
+    found, unsaid = derived(schema, policies)
+    return load_program(SourceFile.of("policy.yaml", found.text)), unsaid
+
+
+def answers(seed: int) -> str:
+    """What the policy allows, in the form of `RECORDED`."""
+    table, unsaid = program()
+    assert unsaid == []
+    made, findings = validate(table, from_tables(state(world(seed)), "world"))
+    assert [finding for finding in findings if finding.severity == "error"] == []
+    reference = Reference(table, made)
+    kinds = {"Project": "project", "BugReport": "bug_report"}
+    bits = "".join(
+        str(int(reference.decide(Request(user=user, action=action, resource=Entity(kinds[kind], name))).allowed))
+        for user, action, kind, name in questions()
+    )
+    return f"{int('1' + bits, 2):x}"
+
+
+@pytest.mark.parametrize("seed", RECORDED)
+def test_the_policy_allows_what_cedar_allows(seed: int) -> None:
+    assert answers(seed) == RECORDED[seed]
+
+
+UNSAID = [
+    # a policy | what is told of it
+    ('forbid (principal, action == Action::"edit", resource is Project);', "`policy0` for `edit` of `Project`: a table says what is allowed alone: nobody may do it"),
+    ("permit (principal, action == Action::\"close\", resource) unless { resource.votes > 3 };", "`policy0` for `close` of `BugReport`: `unless`: a table has no negation"),
+    ("permit (principal, action == Action::\"close\", resource) when { resource.votes > 3 };", "`resource.votes > 3`: a condition on values"),
+    ("permit (principal, action == Action::\"close\", resource) when { !(principal in resource.watchers) };", "`!principal in resource.watchers`: a condition on values"),
+    ("permit (principal in Team::\"hr\", action == Action::\"close\", resource);", "it names one principal: a row of a state can"),
+    ("permit (principal, action == Action::\"archive\", resource == Project::\"p1\");", "it names one resource: a row of a state can"),
+    ("permit (principal, action == Action::\"archive\", resource) when { principal in principal.teams };", "`principal.teams`: no attribute of the resource"),
+    ("permit (principal, action == Action::\"close\", resource) when { resource has votes && principal in resource.watchers };", "`has` of an attribute that nothing else asks for"),
+    ("permit (principal, action == Action::\"archive\", resource) when { principal == resource.managers };", "`managers`: the principal is no group"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "told"), UNSAID, ids=[told[:40] for _, told in UNSAID])
+def test_what_a_table_cannot_say_is_named_and_allows_nothing(policy: str, told: str) -> None:
+    allowed = 'permit (principal, action == Action::"edit", resource is Project) when { principal == resource.owner };'
+    table, unsaid = program(policies=f"{policy}\n{allowed}")
+    (found,) = unsaid
+    assert found.startswith("app.cedar:1:1: error: `policy0`")
+    assert told in found
+    expected = "nobody" if policy.startswith("forbid") else "owner (project)"
+    text = derived(SCHEMA, f"{policy}\n{allowed}")[0].text
+    assert f'    edit: "{expected}"' in text
+    assert '    close: "nobody"' in text
+    assert '    archive: "nobody"' in text
+    assert ("project", "archive") in table.rules
+
+
+def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -> None:
+    policies = """
+    @id("reader") permit (principal in ?principal, action == Action::"view", resource in ?resource);
+    @id("closer") permit (principal == ?principal, action == Action::"close", resource == ?resource);
+    permit (principal, action == Action::"archive", resource) when { true };
+    """
+    found, unsaid = derived(SCHEMA, policies)
+    assert unsaid == []
+    assert '    view: "reader (bug_report) or reader (project)"' in found.text
+    assert '    close: "closer (bug_report)"' in found.text
+    assert '    archive: "anyone"' in found.text
+    assert (
+        "  reader: {on: [bug_report, project]}" in found.text or "  reader: {on: [project, bug_report]}" in found.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "policies", "message"),
+    [
+        (SCHEMA.replace("entity User", "entiti User"), POLICIES, "app.cedarschema:2:1: expected `entity` or"),
+        (SCHEMA, POLICIES.replace("permit", "allow", 1), "app.cedar:1:1: expected `permit` or `forbid`, not `allow`"),
+        (SCHEMA, "permit (principal, resource, action);", "app.cedar:1:1: expected `action` in the scope"),
+        (SCHEMA, "permit (principal, action, resource) when { if true then true else false };", "app.cedar:1:45: expected a condition without `if`"),
+        (SCHEMA, "permit (principal, action, resource", "app.cedar:1:36: expected `)`, not `the end`"),
+    ],
+)  # fmt: skip
+def test_what_is_no_cedar_is_refused_at_its_place(schema: str, policies: str, message: str) -> None:
+    with pytest.raises(FileError, match=re.escape(message)):
+        derived(schema, policies)
+
+
+def test_the_command_writes_the_policy_or_says_why_not(privtab: Any, tmp_path: Path) -> None:
+    schema, policies, policy = tmp_path / "bug-app.cedarschema", tmp_path / "bug.cedar", tmp_path / "bug.yaml"
+    schema.write_text(SCHEMA, encoding="utf-8")
+    policies.write_text(POLICIES, encoding="utf-8")
+    assert privtab("import", "model", schema, policies, "-o", policy).code == 0
+    assert policy.read_text(encoding="utf-8") == derived(SCHEMA, POLICIES)[0].text.replace("app", "bug_app", 1).replace(
+        "app.c", "bug-app.c", 1
+    )
+    policies.write_text(POLICIES + "forbid (principal, action, resource);", encoding="utf-8")
+    policy.unlink()
+    done = privtab("import", "model", schema, policies, "-o", policy)
+    assert (done.code, policy.exists()) == (1, False)
+    assert "nobody may do it" in done.stderr
+    assert privtab("import", "model", schema, policies, "-o", policy, "--allow-partial").code == 0
