@@ -22,7 +22,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "describe": ("describe", "p.yaml"),
     "diff, itself": ("diff", "p.yaml", "p.yaml"),
     "diff, changed": ("diff", "p.yaml", "q.yaml"),
-    "deploy, changed": ("deploy", "q.yaml", "-r", "registry", "--fail-on", "none", "--skip-tests", "measured"),
+    "deploy, changed": ("deploy", "q.yaml", "-r", "registry", "--fail-on", "none", "--accept", "untested=measured"),
     "test --mutation": ("test", "p.yaml", "--mutation"),
     "test --suggest": ("test", "p.yaml", "--mutation", "--suggest"),
     "explain": ("explain", "ann", "OPERATION", "RESOURCE", "-p", "p.yaml", "-s", "s.json", "WITH"),
@@ -59,7 +59,7 @@ def _costs(text: str, folder: Path) -> Iterator[str]:
         Path(folder, name).write_text(content, encoding="utf-8")
     said = {"OPERATION": [hostile.operation(text)], "RESOURCE": [hostile.resource(text)]}
     said["WITH"] = [word for one in hostile.objects(text) for word in ("--with", one)]
-    _cost(("deploy", "p.yaml", "-r", "registry", "--skip-tests", "measured"), folder)
+    _cost(("deploy", "p.yaml", "-r", "registry", "--accept", "untested=measured"), folder)
     for command in COMMANDS.values():
         yield _cost([word for words in command for word in said.get(words, [words])], folder)
 

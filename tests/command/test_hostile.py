@@ -80,7 +80,7 @@ def test_a_deployment_whose_comparison_is_not_decided_is_stopped(
     Path("after.yaml").write_text(after)
 
     def deploy(policy: str, *more: str) -> tuple[int, str]:
-        code = run(["deploy", policy, "-r", "registry", "--skip-tests", "there are none", *more])
+        code = run(["deploy", policy, "-r", "registry", "--accept", "untested=there are none", *more])
         return code, " ".join(capsys.readouterr().out.split())
 
     assert deploy("before.yaml")[0] == 0

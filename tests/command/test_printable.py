@@ -188,7 +188,7 @@ def texts(value: Any) -> Iterator[str]:
 
 def test_texts_of_a_registry_are_printed_as_text(privtab: Privtab, folder: Path) -> None:
     (folder / "shop.scenarios.yaml").unlink()
-    arguments = ["-r", ODD, "--why", ODD, "--skip-tests", ODD]
+    arguments = ["-r", ODD, "--why", ODD, "--accept", f"untested={ODD}"]
     assert privtab("deploy", "shop.yaml", "--state", "good.yaml", *arguments).code == 0
     assert privtab("deploy", "wider.yaml", *arguments, "--fail-on", "none").code == 0
     for line in (

@@ -89,7 +89,7 @@ def test_what_lies_in_an_absent_shard_is_denied_and_hides_its_list(bundles: dict
 
 
 def test_a_deployed_policy_has_its_door_until_one_without_it(folder: Path, tmp_path: Path) -> None:
-    deploy = ["deploy", *with_door(folder), "--skip-tests", "about doors"]
+    deploy = ["deploy", *with_door(folder), "--accept", "untested=about doors"]
     assert run([*deploy, "--registry", str(tmp_path / "registry")]) == 0
     channel = tmp_path / "registry" / "channels" / "dev" / "lake"
     with OpaServer({part: channel / f"{part}.tar.gz" for part in ("policy", "state")}) as opa:
@@ -105,9 +105,16 @@ def test_a_deployed_policy_has_its_door_until_one_without_it(folder: Path, tmp_p
 def test_a_deployment_that_closes_a_door_says_so(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deploy = ["deploy", *with_door(folder), "--skip-tests", "about doors", "--registry", str(tmp_path / "registry")]
+    deploy = [
+        "deploy",
+        *with_door(folder),
+        "--accept",
+        "untested=about doors",
+        "--registry",
+        str(tmp_path / "registry"),
+    ]
     assert run(deploy) == 0
     assert "by the doors" not in capsys.readouterr().err
-    assert run([*deploy[:2], *deploy[-4:], "--keep-state", "same table"]) == 0
+    assert run([*deploy[:2], *deploy[-4:], "--accept", "kept-state=same table"]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "answers other systems by the doors engine, which are not given: these would be denied everything" in said

@@ -21,7 +21,7 @@ from privtab_logs.deciding import Decider
 from privtab_logs.moments import Moments, Unknown
 from privtab_logs.replaying import KINDS, REVISIONS, Kind, Replay, request_row
 
-EMPTY = "no decision was replayed, which `--allow-empty` accepts"
+EMPTY = "no decision was replayed, which `--accept empty-logs` accepts"
 SAMPLES = 5
 """Questions of a group that are shown."""
 EXPLAINED = 500

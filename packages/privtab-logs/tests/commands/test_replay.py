@@ -142,11 +142,11 @@ def test_a_replay_that_understood_no_entry_has_not_succeeded(text: str, privtab:
     common = ("replay", "log.json", "-p", "new.yaml", *OLD)
     ran = privtab(*common)
     assert ran.code == 1
-    assert "no decision was replayed, which `--allow-empty` accepts" in ran.err
-    assert privtab(*common, "--allow-incomplete-logs").code == 1
-    assert privtab(*common, "--allow-empty").code == 0
-    read = json.loads(privtab(*common, "--allow-empty", "--format", "json").out)["read"]
-    assert privtab(*common, "--allow-empty", "--fail-on", "any").code == (1 if read["damaged"] else 0)
+    assert "no decision was replayed, which `--accept empty-logs` accepts" in ran.err
+    assert privtab(*common, "--accept", "incomplete-logs").code == 1
+    assert privtab(*common, "--accept", "empty-logs").code == 0
+    read = json.loads(privtab(*common, "--accept", "empty-logs", "--format", "json").out)["read"]
+    assert privtab(*common, "--accept", "empty-logs", "--fail-on", "any").code == (1 if read["damaged"] else 0)
 
 
 @pytest.mark.usefixtures("folder")
@@ -176,8 +176,8 @@ def test_what_was_skipped_counts_for_nothing_as_kept(privtab: Privtab) -> None:
     assert ran.code == 1
     assert ran.err.count("failed: ") == 1
     assert "failed: incomplete" in ran.err
-    assert privtab(*common, "--fail-on", "any", "--allow-incomplete-logs").code == 0
-    assert privtab(*common, "--fail-on", "incomplete", "--allow-incomplete-logs").code == 2
+    assert privtab(*common, "--fail-on", "any", "--accept", "incomplete-logs").code == 0
+    assert privtab(*common, "--fail-on", "incomplete", "--accept", "incomplete-logs").code == 2
 
 
 @pytest.mark.usefixtures("folder")
@@ -222,32 +222,42 @@ def test_a_deployment_stops_where_logged_answers_would_change(privtab: Privtab, 
     registry.release("dev", "shop", policy=policy, state=state_)
     usual(policy=policy, state=state_)
     Path("new.scenarios.yaml").unlink(missing_ok=True)
-    common = ("deploy", "new.yaml", "-r", registry.url, "--channel", "dev", "--dry-run", "--skip-tests", "none yet")
+    common = (
+        "deploy",
+        "new.yaml",
+        "-r",
+        registry.url,
+        "--channel",
+        "dev",
+        "--dry-run",
+        "--accept",
+        "untested=none yet",
+    )
     ran = privtab(*common, "--replay", "log.json")
     assert ran.code == 1, ran.err
     assert "3 lost" in ran.out + ran.err
     assert "nothing was released" in ran.out
-    ran = privtab(*common, "--replay", "log.json", "--accept-replay", "olga left")
+    ran = privtab(*common, "--replay", "log.json", "--accept", "replay=olga left")
     assert ran.code == 0, ran.err
     assert "accepted: olga left" in ran.out + ran.err
     with Path("log.json").open("a") as file:
         file.write('\n{"cut": ')
-    ran = privtab(*common, "--replay", "log.json", "--accept-replay", "olga left")
+    ran = privtab(*common, "--replay", "log.json", "--accept", "replay=olga left")
     assert ran.code == 1
-    assert "incomplete logs need `--allow-incomplete-logs`" in ran.out + ran.err
-    ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs")
+    assert "incomplete logs need `--accept incomplete-logs`" in ran.out + ran.err
+    ran = privtab(*common, "--replay", "log.json", "--accept", "incomplete-logs")
     assert ran.code == 1, "what differs is not accepted by that"
     log(entry("ann", "read", answer=True, policy=policy, state=state_), {**entry("ben", "read", answer=True)})
     assert privtab(*common, "--replay", "log.json").code == 1
-    ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs")
+    ran = privtab(*common, "--replay", "log.json", "--accept", "incomplete-logs")
     assert ran.code == 0, ran.err
     assert "accepted: incomplete logs (2 decisions" in ran.out + ran.err
     Path("log.json").write_text("no log\n")
-    ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs", "--accept-replay", "why not")
+    ran = privtab(*common, "--replay", "log.json", "--accept", "incomplete-logs", "--accept", "replay=why not")
     assert ran.code == 1
-    assert "no decision was replayed, which `--allow-empty` accepts" in ran.out + ran.err
-    assert privtab(*common, "--replay", "log.json", "--allow-empty").code == 1
-    ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs", "--allow-empty")
+    assert "no decision was replayed, which `--accept empty-logs` accepts" in ran.out + ran.err
+    assert privtab(*common, "--replay", "log.json", "--accept", "empty-logs").code == 1
+    ran = privtab(*common, "--replay", "log.json", "--accept", "incomplete-logs", "--accept", "empty-logs")
     assert ran.code == 0, ran.err
     assert "accepted: empty logs (" in ran.out + ran.err
     usual(policy=policy, state=state_)

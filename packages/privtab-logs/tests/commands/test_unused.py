@@ -206,7 +206,7 @@ def test_what_the_log_does_not_say_is_counted(privtab: Command, lake: Path) -> N
     assert ran.code == 1
     assert "failed: incomplete" in ran.err
     assert not target.exists()
-    allowed = "--allow-incomplete-logs"
+    allowed = "--accept=incomplete-logs"
     assert unused(privtab, lake, "--fail-on", "incomplete", allowed, "--propose", target).code == 2
     assert unused(privtab, lake, allowed, "--propose", target).code == 0
     assert target.exists()
@@ -219,8 +219,8 @@ def test_a_log_without_a_decision_shows_nothing(privtab: Command, lake: Path) ->
     assert ran.code == 1
     assert "nothing was observed" in ran.err
     assert "1 entry or rest of a file cannot be read" in ran.err
-    assert unused(privtab, lake, "--propose", target, "--allow-incomplete-logs").code == 1
-    assert unused(privtab, lake, "--propose", target, "--allow-empty").code == 0
+    assert unused(privtab, lake, "--propose", target, "--accept", "incomplete-logs").code == 1
+    assert unused(privtab, lake, "--propose", target, "--accept", "empty-logs").code == 0
     assert not target.exists()
 
 

@@ -98,7 +98,7 @@ def test_a_state_by_which_users_gain_sensitive_operations_stops(privtab: Privtab
     assert "stopped; nothing was released" in ran.out
     assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--fail-on", "any", watched=False).code == 1
 
-    accepted = ("--accept-gains", "bea cleans up", "--format", "json")
+    accepted = ("--accept", "gains=bea cleans up", "--format", "json")
     report = outcome(deploy(privtab, idle_fleet, "--state", idle_fleet.state, *accepted, watched=False).out)
     assert report["after"]["release"] == 3
     assert "bea cleans up" in report["after"]["why"]
@@ -114,7 +114,7 @@ def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, idle
         "waivers:\n  - {operation: item/read, change: wider, who: ada, why: owners read, until: 2999-01-01}\n",
         encoding="utf-8",
     )
-    ran = deploy(privtab, idle_fleet, "--waivers", waivers, "--skip-tests", "they ran before", watched=False)
+    ran = deploy(privtab, idle_fleet, "--waivers", waivers, "--accept", "untested=they ran before", watched=False)
     assert ran.code == 0, ran.err
     assert "not watching" in ran.out
     [_, last] = Registry.open(idle_fleet.registry).history("dev", "shop")
@@ -162,7 +162,9 @@ def test_a_state_that_was_made_with_other_names_is_packed_anew(privtab: Privtab,
     assert "made with another set ALL" in ran.out
     registry = Registry.open(idle_fleet.registry)
     assert registry.channel("dev", "shop").sequence == 1
-    with_kept_state = deploy(privtab, idle_fleet, "--fail-on", "none", "--keep-state", "nobody has it", watched=False)
+    with_kept_state = deploy(
+        privtab, idle_fleet, "--fail-on", "none", "--accept", "kept-state=nobody has it", watched=False
+    )
     assert with_kept_state.code == 0, with_kept_state.err
     assert "kept though set ALL changed: nobody has it" in registry.channel("dev", "shop").why
     assert deploy(privtab, idle_fleet, "--fail-on", "none", "--state", idle_fleet.state, watched=False).code == 0
@@ -292,7 +294,7 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(
     nobody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "zone=elsewhere", "--timeout", "5")
     assert nobody.code != 0
     assert "no sidecar is in that part" in nobody.out
-    assert deploy(privtab, fleet, *few, "--canary-quiet-ok").code == 0
+    assert deploy(privtab, fleet, *few, "--accept", "quiet-canary").code == 0
     assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
 
@@ -352,7 +354,7 @@ def test_a_state_in_shards(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     assert (
         "nothing to release" in deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--sharded", watched=False).out
     )
-    ran = deploy(privtab, idle_fleet, "--keep-state", "why not", watched=False)
+    ran = deploy(privtab, idle_fleet, "--accept", "kept-state=why not", watched=False)
     assert ran.code == 1
     assert "the state that runs is in shards: deploy with `--sharded`, or give `--state`" in ran.out
     assert Registry.open(idle_fleet.registry).channel("dev", "shop") == channel
@@ -451,7 +453,7 @@ def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> Non
     [
         ([], "no registry: give `--registry URL`"),
         (["-r", "x", "--fail-on", "narrower"], "'wider', 'any', 'none'"),
-        (["-r", "x", "--skip-tests", " "], "say why"),
+        (["-r", "x", "--accept", "untested= "], "say why"),
         (["-r", "x", "--engine", "spark"], "'reference', 'opa', 'both'"),
         (["-r", "x", "--canary", "10%"], "--server URL"),
         (["-r", "x", "--canary", "many", "--server", "http://127.0.0.1:9"], "write a share"),

@@ -182,7 +182,7 @@ def test_a_deployment_goes_on(
     spoil(registry, 2, copy="older")
     path = tmp_path / "shop.yaml"
     path.write_text(example_bundles.POLICY.format(version="1", read=example_bundles.READS), encoding="utf-8")
-    assert run(["deploy", str(path), "-r", registry.url, "--skip-tests", "there are none"]) == 0, (
+    assert run(["deploy", str(path), "-r", registry.url, "--accept", "untested=there are none"]) == 0, (
         "the same as at release 1, and yet it is switched"
     )
     printed = capsys.readouterr()

@@ -107,7 +107,7 @@ def replay_gate(
     if (failing and accepted is None) or (found.incomplete and not incomplete) or (nothing and not empty):
         outcome = GateStatus.FAILED
         says += "; `privtab replay` shows what differs" if failing and accepted is None else ""
-        says += "" if incomplete or not found.incomplete else "; incomplete logs need `--allow-incomplete-logs`"
+        says += "" if incomplete or not found.incomplete else "; incomplete logs need `--accept incomplete-logs`"
         says += f"; {EMPTY}" if nothing and not empty else ""
     elif failing or found.incomplete or nothing:
         outcome = GateStatus.SKIPPED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.command import OutputOption, deliver, err, fail_if, option, print_error, table
-from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
+from privtab_analysis.commands._failing import EMPTY, INCOMPLETE, LogsOption, accepted, failing_words
 from privtab_logs.commands._replay import LogOptions, ReplayOptions, replayed
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ def run(
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,
-    allow_incomplete: IncompleteLogsOption = False,
-    allow_empty: EmptyLogsOption = False,
+    accept: LogsOption = None,
     format_: Annotated[ReplayFormat, option("--format", "Output format.")] = "pretty",
     output: OutputOption = None,
 ) -> None:
@@ -45,6 +44,8 @@ def run(
       privtab replay logs/ -p lake.yaml --registry registry/ --format html -o replay.html
       privtab replay logs/ -p lake.yaml --registry registry/ --format prometheus -o replay.prom
     """
+    kinds = accepted(accept)
+    allow_incomplete, allow_empty = INCOMPLETE in kinds, EMPTY in kinds
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     with err().spinner("replaying", after=1.0):
         found = replayed(options, log)

@@ -19,7 +19,7 @@ from privtab.command import (
 )
 from privtab.state import RowLocation
 from privtab_analysis.commands._ask import limit_option
-from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
+from privtab_analysis.commands._failing import EMPTY, INCOMPLETE, LogsOption, accepted, failing_words
 from privtab_logs.commands._unused import Answer, Sources, answered, markdown
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def run(
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,
-    allow_incomplete: IncompleteLogsOption = False,
-    allow_empty: EmptyLogsOption = False,
+    accept: LogsOption = None,
     format_: Annotated[UnusedFormat, option("--format", "Output format.")] = "text",
 ) -> None:
     """Show which rows of a state and of a policy no logged allow needed, and propose a narrower state.
@@ -65,6 +64,8 @@ def run(
       privtab unused logs/ -p lake.yaml -s store:grants.db --propose narrower.json --html report.html
       privtab unused logs/ -p lake.yaml -s state.yaml --fail-on unused --format markdown
     """
+    kinds = accepted(accept)
+    allow_incomplete, allow_empty = INCOMPLETE in kinds, EMPTY in kinds
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     diff = propose is not None or html is not None
     answer = answered(asked, sources, propose, diff=diff, allow_incomplete=allow_incomplete, allow_empty=allow_empty)

@@ -134,10 +134,9 @@ class CanaryOptions:
             "seconds=60 and decisions=200 to compare, tolerance=0.02 of an allow share; repeatable.",
         ),
     ] = None
-    canary_quiet: Annotated[bool, option("--canary-quiet-ok", "Continue if the canary made too few decisions.")] = False
 
-    def plan(self) -> CanaryPlan | None:
-        """The plan of the canary; None without one."""
+    def plan(self, *, quiet_ok: bool) -> CanaryPlan | None:
+        """The plan of the canary; None without one. `quiet_ok`: whether it may make too few decisions."""
         from privtab_server.registry.deploy.canary import CanaryPlan, part
 
         names = ("seconds", "decisions", "tolerance")
@@ -155,7 +154,7 @@ class CanaryOptions:
             seconds=float(given.get("seconds", 60)),
             decisions=int(given.get("decisions", 200)),
             tolerance=float(given.get("tolerance", 0.02)),
-            quiet_ok=self.canary_quiet,
+            quiet_ok=quiet_ok,
         )
 
 
@@ -335,7 +334,7 @@ def _state(gate: Gate) -> None:
     console.print()
     if not gate.passed:
         console.print(
-            "  release intended changes with `--accept-gains WHY`; `privtab state diff` shows all of them", style="dim"
+            "  release intended changes with `--accept gains=WHY`; `privtab state diff` shows all of them", style="dim"
         )
 
 

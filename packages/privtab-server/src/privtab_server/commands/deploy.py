@@ -24,7 +24,7 @@ from privtab.command import (
     print_error,
     show_findings,
 )
-from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption
+from privtab_analysis.commands._failing import EMPTY, INCOMPLETE, accepted
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 from privtab_analysis.state_diff.rows import as_stored
 from privtab_server.addresses import token_or_variable
@@ -53,15 +53,9 @@ PANEL = "Start here"
 NO_STATE = "decisions are unavailable until a state is released with `--state`"
 
 
-def _reason(name: str, meaning: str) -> Any:
-    """An option for the reason to skip a gate, which must not be blank."""
-
-    def checked(text: str | None) -> str | None:
-        if text is not None and not text.strip():
-            raise UsageError(f"`{name}`: say why; the reason is kept in the channel's history")
-        return text
-
-    return option(f"{name} WHY", meaning, callback=checked)
+REASONS = ("untested", "kept-state", "gains", "replay")
+"""What a release may be made in spite of, for a reason that the channel's history keeps."""
+KINDS = (INCOMPLETE, EMPTY, "quiet-canary")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,24 +71,17 @@ class DeployOptions(PolicyArguments):
         option("--fail-on wider|any|none", "Changes that stop the deployment unless waived."),
     ] = "wider"
     waivers: WaiversOption = None
-    skip_tests: Annotated[str | None, _reason("--skip-tests", "Skip the scenarios; records the reason.")] = None
-    keep_state: Annotated[
-        str | None,
-        _reason("--keep-state", "Keep the running state although its names changed; records the reason."),
-    ] = None
-    accept_gains: Annotated[
-        str | None,
-        _reason("--accept-gains", "Release a state by which users gain sensitive operations; records the reason."),
+    accept: Annotated[
+        list[str] | None,
+        option(
+            "--accept KIND[=WHY]",
+            f"Release in spite of this: {', '.join(f'{name}=WHY' for name in REASONS)}, {', '.join(KINDS)}; repeatable.",
+        ),
     ] = None
     replay: Annotated[
         list[Path] | None,
         option("--replay LOGS", "Decision logs to replay: stop if an answer in them would change; repeatable."),
     ] = None
-    accept_replay: Annotated[
-        str | None, _reason("--accept-replay", "Release although logged answers change; records the reason.")
-    ] = None
-    allow_incomplete_logs: IncompleteLogsOption = False
-    allow_empty: EmptyLogsOption = False
     engine: Annotated[
         Literal["reference", "opa", "both"],
         option("--engine reference|opa|both", "Engine that answers the scenarios."),
@@ -111,6 +98,10 @@ class DeployOptions(PolicyArguments):
     ] = None
     allow_partial: PartialOption = False
 
+    def accepted(self) -> dict[str, str]:
+        """What the release is made in spite of, with reasons. Raises UsageError."""
+        return accepted(self.accept, KINDS, REASONS)
+
 
 def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -> None:
     """Check a policy, release it to a channel, and watch until every sidecar has activated it.
@@ -126,6 +117,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
       privtab deploy lake.yaml -r registry/ --dry-run
       privtab deploy lake.yaml --state state.yaml --push http://127.0.0.1:8181
     """
+    kinds = deploy.accepted()
     report = DeployReport(quiet=release.quiet)
     if deploy.push is not None:
         excluded = {
@@ -139,7 +131,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
                 raise UsageError(f"`--push` goes to one OPA, without {name}: leave that off")
         deployed: Callable[[], int] = partial(_push, deploy, release, deploy.push, report)
     else:
-        plan = canary.plan()
+        plan = canary.plan(quiet_ok="quiet-canary" in kinds)
         registry = open_registry(release.registry)
         if plan is not None and not release.server:
             raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
@@ -171,8 +163,8 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
         with report.step("state"):
             loaded = load_state(program, deploy.state, allow_partial=deploy.allow_partial).state, deploy.state
     with report.step("tests"):
-        if deploy.skip_tests is not None:
-            gate = skipped("tests", deploy.skip_tests)
+        if (why := deploy.accepted().get("untested")) is not None:
+            gate = skipped("tests", why)
         else:
             gate = test_gate(path, engine=deploy.engine, **named.chosen())
     report.ended(gate)
@@ -285,16 +277,19 @@ class _Deployment:
                 state_comparison = self._state_comparison(before, program, loaded)
             report.ended(state_comparison)
             return
-        kept = state_gate(gate.diff, keep=options.keep_state, in_shards=bool(before.shards), sharded=options.sharded)
+        kept = state_gate(
+            gate.diff, keep=options.accepted().get("kept-state"), in_shards=bool(before.shards), sharded=options.sharded
+        )
         if kept is not None:
             report.ended(kept)
 
     def _replay(self, logs: list[Path], program: Program) -> None:
         """Run the gate that decides logged requests again."""
-        allowed = {"incomplete": self.options.allow_incomplete_logs, "empty": self.options.allow_empty}
+        kinds = self.options.accepted()
+        allowed = {"incomplete": INCOMPLETE in kinds, "empty": EMPTY in kinds}
         gate = load_plugin("privtab.gates", "replay").replay_gate
         with self.report.step("replay"):
-            ran = gate(logs, program, self.options.state, self.registry, self.options.accept_replay, **allowed)
+            ran = gate(logs, program, self.options.state, self.registry, kinds.get("replay"), **allowed)
         self.report.ended(ran)
 
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:
@@ -337,7 +332,7 @@ class _Deployment:
                 as_stored(program, running),
                 as_stored(program, after),
                 fail_on=FailingOn(self.options.fail_on),
-                accepted=self.options.accept_gains,
+                accepted=self.options.accepted().get("gains"),
                 tell=tell,
             )
 

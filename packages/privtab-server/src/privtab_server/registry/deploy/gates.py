@@ -123,7 +123,7 @@ def test_gate(
     started = time.perf_counter()
     case_count, failed = load_plugin("privtab.gates", "test").failed_cases(policy, variant, readings, engine)
     says = count(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
-    none = "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`"
+    none = "there are no scenarios for this policy: write some, or deploy with `--accept untested=WHY`"
     return Gate(
         name="tests",
         outcome=GateStatus.FAILED if failed or not case_count else GateStatus.PASSED,
