@@ -116,12 +116,14 @@ class _Reader(Tokens):
                     commons[name] = self.kind(commons)
                     self.need(";")
                 case "entity":
-                    names = self.words()
-                    parents = self.words() if self.take("in") else []
+                    place, names = self.place(), self.words()
+                    parents = [*map(_last, self.words())] if self.take("in") else []
                     shape = self.kind(commons) if self.take("=") or self.ahead() == "{" else {}
                     while not self.take(";"):  # `tags`, `enum`
                         self.any()
                     for name in names:
+                        if name in found.parents:
+                            raise FileError(f"{place}: two types are called `{name}` without their namespaces")
                         found.parents[name] = parents
                         found.attributes[name] = shape if isinstance(shape, dict) else {}
                 case "action":
@@ -138,9 +140,9 @@ class _Reader(Tokens):
     def kind(self, commons: Mapping[str, Any]) -> Any:
         """A type: a name, `Set NAME`, a list of names, or the types of a record by its keys."""
         if self.ahead() == "[":
-            return self.words()
+            return [*map(_last, self.words())]
         if not self.take("{"):
-            name = self.need()
+            name = _last(self.need())
             if name == "Set":
                 self.need("<")
                 name = f"Set {self.kind(commons)}"
@@ -246,22 +248,22 @@ class CedarModel:
     def __init__(self, schema: Schema, policies: tuple[Policy, ...], path: str) -> None:
         self.schema, self.path = schema, path
         self.unsaid: list[Unsaid] = []
-        resources = {kind for kinds in schema.actions.values() for kind in kinds}
         self.types = {kind: _snake(kind) for kind in schema.parents if kind not in schema.users | schema.groups}
+        if len({*self.types.values()} | {USER, GROUP}) < len(self.types) + 2:
+            raise FileError(f"{path}: two types are called alike in small letters, or as users and groups are")
         self.model: Model = {USER: {}, GROUP: {"member": Relation(Direct(PEOPLE), path)}}
         self.model |= {name: {} for name in self.types.values()}
         self.operations: dict[str, set[str]] = {name: set() for name in self.types.values()}
-        for action, kinds in schema.actions.items():
-            for kind in kinds:
-                if kind in self.types:
-                    name, word = self.types[kind], re.sub(r"\W", "_", action)
-                    self.operations[name].add(word)
-                    self.model[name][word] = Relation(self._row(policies, action, kind), path)
-                else:
-                    self._say(path, f"`{action}` of `{kind}`", "it is about a principal")
-        for kind in resources & set(self.types):
-            if not self.operations[self.types[kind]]:
-                self._say(path, f"`{kind}`", "nothing is done to it")
+        asked = [(action, kind) for action, kinds in schema.actions.items() for kind in dict.fromkeys(kinds)]
+        for action, kind in asked:
+            if kind in self.types:
+                self.operations[self.types[kind]].add(_word(action))
+            else:
+                self._say(path, f"`{action}` of `{kind}`", "it is about a principal")
+        for action, kind in asked:
+            if kind in self.types:
+                row = self._row(policies, action, kind)
+                self.model[self.types[kind]][_word(action)] = Relation(row, path)
 
     def _say(self, place: str, of: str, why: str) -> None:
         unsaid = Unsaid(place, of, why)
@@ -293,8 +295,10 @@ class CedarModel:
 
     def _concerns(self, policy: Policy, action: str, kind: str) -> bool:
         """Whether a policy's scope leaves an action on a type."""
-        scope, names = policy.scope["action"], {action, *self.schema.within.get(action, ())}
+        scope, names = policy.scope["action"], {action}
         if len(scope) > 1:
+            while scope[0] == "in" and (more := {g for n in names for g in self.schema.within.get(n, ())} - names):
+                names |= more
             asked = scope[2][1:] if scope[2][0] == "list" else (scope[2],)
             if not names & {entity[2] for entity in asked}:
                 return False
@@ -303,18 +307,18 @@ class CedarModel:
 
     def _parts(self, policy: Policy, kind: str) -> Iterator[Any]:
         """The conditions that all must hold: relations, True and False. Raises _Unsaid."""
-        slots = False
+        slots = set()
         for variable in ("principal", "resource"):
             for part in _conjuncts(policy.scope[variable]):
                 if len(part) > 1 and part[2] == (f"?{variable}",):
-                    slots = True
+                    slots.add(variable)
                 elif len(part) > 1 and part[0] != "is":
                     raise _Unsaid(f"it names one {variable}: a row of a state can")
                 elif len(part) > 1 and variable == "principal" and {*map(_last, self.schema.users)} != {_last(part[2])}:
                     raise _Unsaid(f"it is about `{part[2]}` alone, and others are users, too")
+        if len(slots) == 1:
+            raise _Unsaid(f"its only slot is `?{slots.pop()}`")
         if slots:
-            if policy.scope["principal"][-1] != ("?principal",):
-                raise _Unsaid("its slot is the resource alone")
             yield self._held(policy, kind)
         for word, condition in policy.conditions:
             if word == "unless":
@@ -323,7 +327,9 @@ class CedarModel:
 
     def _held(self, policy: Policy, kind: str) -> Tree:
         """The privilege of a policy with slots, on a resource or on what it lies in."""
-        name, word = self.types[kind], re.sub(r"\W", "_", policy.name)
+        name, word = self.types[kind], _word(policy.name)
+        if word in self.operations[name] or word in self.schema.attributes[kind]:
+            raise _Unsaid(f"`{word}` is a policy with slots, and an action or an attribute")
         if word not in self.model[name]:
             parts: list[Tree] = [Direct(PEOPLE)]
             self.model[name][word] = Relation(parts[0], policy.place)
@@ -357,21 +363,20 @@ class CedarModel:
                 return True if True in rest else Joined("or", rest) if rest else False
             case ("is", ("resource",), other):
                 return _last(other) == _last(kind)
-            case (
-                ("in" | "==", ("principal",), of)
-                | ("==", of, ("principal",))
-                | ("call", (".", of, "contains"), ("principal",))
-            ):
-                return self._relation(of, kind, equal=condition[0] == "==")
+            case ("in" | "==", ("principal",), of) | ("==", of, ("principal",)):
+                return self._relation(of, kind, condition[0])
+            case ("call", (".", of, "contains"), ("principal",)):
+                return self._relation(of, kind, "contains")
         raise _Unsaid(f"`{_text(condition)}`: a condition on values")
 
-    def _relation(self, of: Expression, kind: str, *, equal: bool) -> Tree:
+    def _relation(self, of: Expression, kind: str, how: str) -> Tree:
         """What is held by an attribute of a resource, or of what it lies in. Raises _Unsaid."""
         attributes = self.schema.attributes[kind]
         match of:
             case (".", ("resource",), str(word)) if self.schema.people(attributes.get(word, "")):
-                if equal and attributes[word] not in self.schema.users:
-                    raise _Unsaid(f"`{word}`: the principal is no group")
+                users = self.schema.users if how == "==" else {f"Set {user}" for user in self.schema.users}
+                if how != "in" and attributes[word] not in users:
+                    raise _Unsaid(f"`{word}` is not of the principal's type")
                 if word in self.operations[self.types[kind]]:
                     raise _Unsaid(f"`{word}` is an attribute and an action")
                 self.model[self.types[kind]][word] = Relation(Direct(PEOPLE), self.path)
@@ -380,7 +385,7 @@ class CedarModel:
                 above = attributes[place]
                 if self.types[above] == self.types[kind]:
                     raise _Unsaid(f"`{place}`: it lies in another of its type")
-                self._relation((".", ("resource",), word), above, equal=equal)
+                self._relation((".", ("resource",), word), above, how)
                 self.model[self.types[kind]][place] = Relation(Direct((self.types[above],)), self.path)
                 return Computed(word, place)
         raise _Unsaid(f"`{_text(of)}`: no attribute of the resource that is a user, a group or a set of them")
@@ -397,6 +402,10 @@ def _attributes(condition: Any) -> Iterator[str]:
             yield condition[2]
         for part in condition:
             yield from _attributes(part)
+
+
+def _word(name: str) -> str:
+    return re.sub(r"\W", "_", name)
 
 
 def _last(kind: str) -> str:
