@@ -223,6 +223,13 @@ def test_every_link_leads_somewhere() -> None:
             assert not anchor or other.suffix != ".md" or anchor in anchors(other), f"{path.name}: {target}#{anchor}"
 
 
+@pytest.mark.parametrize("path", PAGES)
+def test_every_block_is_tested_or_a_sketch(path: str) -> None:
+    for block in read(path).blocks:
+        runs = block.is_policy or block.language in {"console", "json"}
+        assert runs or block.says, f"{path}:{block.line}: mark it as a sketch"
+
+
 def test_sketches_say_that_they_are_not_tested() -> None:
     for path in (ROOT / "docs").rglob("*.md"):
         for block in read(str(path.relative_to(ROOT))).blocks:
