@@ -73,4 +73,6 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # The same bytes under every locale. A lone surrogate becomes `\udXXX`, as in JSON.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # nothing is searched for cycles when the process ends
+    sys.exit(code)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from privtab.base.caching import no_collection
 from privtab.base.diagnostics import Diagnostic, Severity
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
@@ -66,7 +67,8 @@ def run(
     """
     if paths and STDIN in paths and len(paths) > 1:
         raise UsageError("`-` must be the only path: standard input is one file")
-    formatted = _format(_sources(paths))
+    with no_collection(keep=True):
+        formatted = _format(_sources(paths))
     changed = [file for file in formatted if file.changed]
     if diff:
         for file in changed:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Sequence_
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
 import yaml
@@ -28,6 +29,8 @@ _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REFUSED = "found unexpected ':'"
 _NO_VALUE = pattern(r"(?<=\w:)(?=[,}\]])")
 _COMMENT = pattern(r"#[^\r\n]*")
+_KEPT = 1 << 20
+"""Characters of the longest text whose events are kept."""
 _ESCAPES = {"x": 4, "u": 6, "U": 10}
 
 
@@ -39,12 +42,19 @@ def events(text: str) -> Iterable[Placed]:
     reads the text, at a tenth of the speed. No event follows the first value that is nested too deeply.
     """
     check_line_breaks(text)
+    read = _latest if len(text) <= _KEPT else _latest.__wrapped__
+    found = read(text)
+    return found if found is not None else _parsed(text, yaml.SafeLoader)
+
+
+@lru_cache(maxsize=2)
+def _latest(text: str) -> list[Placed] | None:
+    """The events as libyaml reads them, None if PyYAML must: formatting a file asks several times for those of two texts."""
     try:
         return list(_parsed(text, _FAST))
     except yaml.YAMLError as error:
         refused = getattr(error, "problem", None) == _REFUSED
-    patched = _patched(text, [place.start() for place in _NO_VALUE.finditer(text)]) if refused else None
-    return patched if patched is not None else _parsed(text, yaml.SafeLoader)
+    return _patched(text, [place.start() for place in _NO_VALUE.finditer(text)]) if refused else None
 
 
 def comments(text: str) -> Iterator[tuple[int, int]]:
@@ -71,13 +81,26 @@ def _texts(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _parsed(text: str, loader: Any) -> Iterator[Placed]:
-    event: Any
+    """As `yaml.parse`, which asks before each event whether there is one."""
+    reader = loader(text)
     depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        yield event, event.start_mark.index, event.end_mark.index
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            return
+    try:
+        while True:
+            event = reader.get_event()
+            yield event, event.start_mark.index, event.end_mark.index
+            kind = type(event)
+            if kind in _STARTS:
+                depth += 1
+            elif kind in _ENDS:
+                depth -= 1
+            if depth > DEEPEST or kind is yaml.StreamEndEvent:
+                return
+    finally:
+        reader.dispose()
+
+
+_STARTS = frozenset({yaml.MappingStartEvent, yaml.SequenceStartEvent})
+_ENDS = frozenset({yaml.MappingEndEvent, yaml.SequenceEndEvent})
 
 
 def _patched(text: str, gaps: Sequence_[int]) -> list[Placed] | None:
@@ -90,9 +113,12 @@ def _patched(text: str, gaps: Sequence_[int]) -> list[Placed] | None:
     copy = " ".join(text[start:end] for start, end in zip((0, *gaps), (*gaps, len(text)), strict=True))
     placed: list[Placed] = []
     in_scalars: set[int] = set()
+    last = spaces[-1] if spaces else -1
     try:
         for event, start, end in _parsed(copy, _FAST):
-            before, after = bisect_left(spaces, start), bisect_left(spaces, end)
+            before = after = len(spaces)
+            if start <= last:
+                before, after = bisect_left(spaces, start), bisect_left(spaces, end)
             if isinstance(event, yaml.NodeEvent) and (event.anchor is not None or getattr(event, "tag", None)):
                 return None
             if before != after and isinstance(event, yaml.ScalarEvent):
@@ -282,38 +308,37 @@ class _Builder:
         self.open: list[tuple[int, bool, list[YamlNode]]] = []
 
     def take(self, event: Any, start: int, end: int) -> None:
+        kind = type(event)
         if self.documents > 1:
             return
-        match event:
-            case yaml.ScalarEvent():
+        if kind is yaml.ScalarEvent:
+            if event.anchor is not None or event.tag is not None:
                 self.refuse_anchor(event, start, end)
                 self.refuse_tag(event, start)
-                plain = event.implicit[0] and not event.style
-                value = plain_scalar(event.value) if plain else event.value
-                self.add(ScalarNode(value, event.value, event.style or "", start, end))
-            case yaml.AliasEvent():
-                self.found.append(unreadable.yaml_feature_alias(self.source.span(start, end), event.anchor))
+            plain = event.implicit[0] and not event.style
+            value = plain_scalar(event.value) if plain else event.value
+            self.add(ScalarNode(value, event.value, event.style or "", start, end))
+        elif kind in _STARTS:
+            self.refuse_anchor(event, start, end)
+            self.refuse_tag(event, start)
+            self.open.append((start, kind is yaml.MappingStartEvent, []))
+            if len(self.open) > DEEPEST:
+                self.found.append(unreadable.yaml_feature_nesting(self.source.span(start, start + 1)))
                 self.broken = True
-                self.add(ScalarNode(None, "", "*", start, end))
-            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
-                self.refuse_anchor(event, start, end)
-                self.refuse_tag(event, start)
-                self.open.append((start, isinstance(event, yaml.MappingStartEvent), []))
-                if len(self.open) > DEEPEST:
-                    self.found.append(unreadable.yaml_feature_nesting(self.source.span(start, start + 1)))
-                    self.broken = True
-            case yaml.MappingEndEvent():
-                begin, _, items = self.open.pop()
-                self.add(MappingNode(tuple(self.pairs(items)), begin, end))
-            case yaml.SequenceEndEvent():
-                begin, _, items = self.open.pop()
-                self.add(SequenceNode(tuple(items), begin, end))
-            case yaml.DocumentStartEvent():
-                self.documents += 1
-                if self.documents > 1:
-                    self.found.append(unreadable.yaml_feature_document(self.source.span(start, start + 3)))
-            case _:
-                pass
+        elif kind is yaml.MappingEndEvent:
+            begin, _, items = self.open.pop()
+            self.add(MappingNode(tuple(self.pairs(items)), begin, end))
+        elif kind is yaml.SequenceEndEvent:
+            begin, _, items = self.open.pop()
+            self.add(SequenceNode(tuple(items), begin, end))
+        elif kind is yaml.AliasEvent:
+            self.found.append(unreadable.yaml_feature_alias(self.source.span(start, end), event.anchor))
+            self.broken = True
+            self.add(ScalarNode(None, "", "*", start, end))
+        elif kind is yaml.DocumentStartEvent:
+            self.documents += 1
+            if self.documents > 1:
+                self.found.append(unreadable.yaml_feature_document(self.source.span(start, start + 3)))
 
     def add(self, node: YamlNode) -> None:
         """Add a finished node to the innermost open collection, or make it the root."""
