@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from privtab.base.names import PRINCIPAL_KINDS
@@ -30,7 +29,9 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
         candidates = sorted(c for c in candidates if abs(len(c) - len(folded_name)) <= 2 and c[:1] == folded_name[:1])[
             :_MOST_CANDIDATES
         ]
-    near = difflib.get_close_matches(folded_name, candidates, n=1, cutoff=cutoff)
+    from difflib import get_close_matches
+
+    near = get_close_matches(folded_name, candidates, n=1, cutoff=cutoff)
     return by_fold[near[0]] if near else None
 
 

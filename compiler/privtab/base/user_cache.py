@@ -6,12 +6,10 @@ A file counts only if the user owns it and nobody else can write it, so that no 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,7 +60,9 @@ def _cached(program: object) -> tuple[Path | None, str, dict[str, str]]:
         path = folder() / _FILE
     except RuntimeError:
         return None, "", {}
-    key = hashlib.sha256(f"{_code()}\n{program!r}".encode("utf-8", "surrogatepass")).hexdigest()
+    from hashlib import sha256
+
+    key = sha256(f"{_code()}\n{program!r}".encode("utf-8", "surrogatepass")).hexdigest()
     return path, key, _read(path)
 
 
@@ -89,6 +89,8 @@ def _is_own(status: os.stat_result) -> bool:
 
 def _write(path: Path, revisions: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    import tempfile
+
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{_FILE}.")  # closed to other users
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

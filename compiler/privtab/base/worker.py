@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -37,6 +36,8 @@ class Worker(Generic[T]):
     @classmethod
     def start(cls, work: Callable[[], T]) -> Worker[T]:
         """Start the work in a forked child, which has a copy of this process; the result is sent back by pickle."""
+        import pickle
+
         reading, writing = os.pipe()
         process = os.fork()
         if process == 0:
@@ -64,6 +65,8 @@ class Worker(Generic[T]):
         sent = self.stop()
         if sent is None:
             return self.work()
+        import pickle
+
         value: T = pickle.loads(sent)  # noqa: S301  written by this very program
         return value
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -331,6 +330,8 @@ def _digest(path: Path) -> str:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     """The output of git, or None if it fails: no git, no repository, or a folder that it does not trust."""
+    import subprocess
+
     command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:

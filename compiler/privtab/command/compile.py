@@ -92,7 +92,6 @@ def run(
     for name in compiling.also or ():
         backends.backend(name)  # before a policy is read
     from privtab.bundle.pack import Provenance
-    from privtab.client._protocol import check_system
     from privtab.language.syntax.keys import policy_schema
     from privtab.pipeline import ChosenPolicy, policies_at, resolve_policy
 
@@ -103,6 +102,8 @@ def run(
     if len(policies) > 1 and (compiling.as_name or compiling.door or state):
         raise UsageError(f"`--as`, `--door` and `--state` take a single policy; these are {len(policies)}")
     if compiling.as_name is not None:
+        from privtab.client._protocol import check_system
+
         check_system(compiling.as_name)
     with no_collection(keep=True), err().spinner("checking", after=1.0):
         resolved = [resolve_policy(str(chosen), begin=True) for chosen in policies]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -262,6 +261,8 @@ class _Run:
         line = " ".join(self.line(finding.span).split())
         base = "\0".join((finding.code, PurePath(finding.span.path).as_posix(), finding.message, line))
         self.occurrences[base] += 1
+        from hashlib import sha256
+
         return sha256(f"{base}\0{self.occurrences[base]}".encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 

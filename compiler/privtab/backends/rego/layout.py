@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -44,6 +43,8 @@ def folded(text: str) -> str:
     """A quoted value for a METADATA comment, broken at single spaces into lines, which YAML reads as the same value."""
     if len(text) <= _FOLDED or "  " in text:
         return text
+    import textwrap
+
     return "\n#     ".join(textwrap.wrap(text, _FOLDED, break_long_words=False, break_on_hyphens=False))
 
 

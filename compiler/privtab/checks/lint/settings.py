@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Values
@@ -182,7 +181,7 @@ def settings_in(text: SourceFile, file: Path) -> Settings | None:
         return None
     try:
         node: YamlNode = toml_tree(text.text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         if file.name == SHARED_FILE and "tool.privtab" not in text.text:
             return None  # a shared file: its main tool reports what is wrong with it
         raise SettingsInvalid((_syntax(text, str(error)),)) from None
@@ -290,6 +289,8 @@ def toml_tree(text: str) -> MappingNode:
 
     A table without a line of its own has the position of its parent.
     """
+    import tomllib  # few policies have settings
+
     document = tomllib.loads(text)
     spots = places(text)
     return MappingNode(_entries(document, (), spots, (0, 0)), 0, 0)
