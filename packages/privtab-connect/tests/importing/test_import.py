@@ -415,8 +415,20 @@ def test_unity_catalog_grants_and_owners(tmp_path: Path) -> None:
         ("table:main/s/t1", "user:ann@x"),
         ("table:main/s/t2", "group:stewards"),
     }
-    (left_out,) = found.not_taken
-    assert "unknown privilege `MODIFY`" in left_out.why
+    assert {item.name: item.denies for item in found.not_taken} == {"users": False, "unknown-privilege": False}
+    users = [{"userName": "ann@x", "active": False, "id": "1"}, {"userName": "bob@x", "active": True, "id": "2"}]
+    listed = {"/api/1.0/unity-control/scim2/Users": {"totalResults": 2, "Resources": users}}
+    served = {f"/api/2.1/unity-catalog{path}": answer for path, answer in answers.items()}
+    with serving(listed | served) as url:
+        enabled = imported("unitycatalog", f"{url}/api/2.1/unity-catalog", policy)
+    assert grants(enabled) == grants(found)
+    assert {(str(e), o) for e, o in enabled.state.owners} == {("table:main/s/t2", "group:stewards")}
+    assert [item.name for item in enabled.not_taken] == ["unknown-privilege"]
+    users[1]["active"] = False
+    with serving(listed | served) as url:
+        assert grants(imported("unitycatalog", f"{url}/api/2.1/unity-catalog", policy)) == {
+            ("group:hr", "allow", "SELECT", "table:main/s/t1")
+        }
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

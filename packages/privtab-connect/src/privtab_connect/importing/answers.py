@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, MappingResult
 
 
+FROM_ROOT = "^"
+"""The sign before a path that is below the server, and not below the address of the source."""
 LARGEST = 1 << 28
 """Bytes of one answer."""
 MOST_QUESTIONS = 1_000_000
@@ -70,7 +72,10 @@ class HttpAnswers(Answers):
         if self._questions > MOST_QUESTIONS:
             raise FileError(f"the import needs more than {MOST_QUESTIONS:,} requests")
         page = page or first
-        url = self._url + address + (("&" if "?" in address else "?") + page if page else "")
+        base = self._url
+        if address.startswith(FROM_ROOT):
+            base, address = urlsplit(base)._replace(path="", query="").geturl(), address.removeprefix(FROM_ROOT)
+        url = base + address + (("&" if "?" in address else "?") + page if page else "")
         try:
             answer = self._sender.get(url)
             if answer.status == 404:
@@ -103,7 +108,7 @@ class KeptAnswers(Answers):
 
     def get(self, address: str, page: str = "", about: str = "", first: str = "") -> Any:  # noqa: ARG002  (of servers)
         """As Answers.get."""
-        path, suffix = self._path, f".{page}.json" if page else ".json"
+        path, suffix, address = self._path, f".{page}.json" if page else ".json", address.removeprefix(FROM_ROOT)
         if path.is_dir():
             parts = [unquote(part) for part in urlsplit(address).path.split("/") if part]
             if any(part in {".", ".."} or "/" in part or "\\" in part for part in parts):
