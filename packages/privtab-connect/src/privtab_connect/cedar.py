@@ -127,7 +127,9 @@ class _Reader(Tokens):
                         found.parents[name] = parents
                         found.attributes[name] = shape if isinstance(shape, dict) else {}
                 case "action":
-                    names, applies = self.words(), dict[str, Any]()
+                    place, names, applies = self.place(), self.words(), dict[str, Any]()
+                    if twice := found.within.keys() & {*names}:
+                        raise FileError(f"{place}: two actions are called `{twice.pop()}` without their namespaces")
                     groups = self.words() if self.take("in") else []
                     if self.take("appliesTo"):
                         applies = self.kind(commons)
@@ -167,7 +169,7 @@ class _Reader(Tokens):
             scope = {}
             for variable in ("principal", "action", "resource"):
                 scope[variable] = self.expression()
-                if scope[variable][1:2] != ((variable,),) and scope[variable] != (variable,):
+                if any((variable,) not in (part, *part[1:2]) for part in _conjuncts(scope[variable])):
                     raise FileError(f"{place}: expected `{variable}` in the scope")
                 self.take(",")
             self.need(")")
@@ -227,9 +229,15 @@ class _Reader(Tokens):
         word = self.any()
         if self.take("::"):
             return ("entity", word, self.word())
-        if word == "if" or (not word[0].isalnum() and word[0] not in '"_?'):
+        if word == "if":
+            parts = [self.expression()]
+            for more in ("then", "else"):
+                self.need(more)
+                parts.append(self.expression())
+            return ("if", *parts)
+        if not word[0].isalnum() and word[0] not in '"_?':
             self.next -= 1
-            raise FileError(f"{self.place()}: expected a condition without `{word}`")
+            raise FileError(f"{self.place()}: expected a value, not `{word}`")
         return (word,)
 
 
@@ -333,7 +341,7 @@ class CedarModel:
         if word not in self.model[name]:
             parts: list[Tree] = [Direct(PEOPLE)]
             self.model[name][word] = Relation(parts[0], policy.place)
-            if policy.scope["resource"][0] == "in":
+            if any(part[0] == "in" for part in _conjuncts(policy.scope["resource"])):
                 for above in self.schema.parents[kind]:
                     if above in self.types:
                         self._held(policy, above)
@@ -425,6 +433,8 @@ def _text(condition: Any) -> str:
             return f"{_text(of)}({', '.join(map(_text, given))})"
         case ("entity", kind, name):
             return f'{kind}::"{name}"'
+        case ("if", when, then, otherwise):
+            return f"if {_text(when)} then {_text(then)} else {_text(otherwise)}"
         case ("list", *parts):
             return f"[{', '.join(map(_text, parts))}]"
         case (str(word), left, right):

@@ -184,6 +184,7 @@ UNSAID = [
     ("permit (principal, action == Action::\"close\", resource) when { resource has votes && principal in resource.watchers };", "`has` of an attribute that nothing else asks for"),
     ("permit (principal, action == Action::\"archive\", resource) when { principal == resource.managers };", "`managers` is not of the principal's type"),
     ("permit (principal, action == Action::\"archive\", resource) when { resource.viewers.contains(principal) };", "`viewers` is not of the principal's type"),
+    ("permit (principal, action == Action::\"archive\", resource) when { if true then true else false };", "`if true then true else false`: a condition on values"),
     ("permit (principal == ?principal, action == Action::\"archive\", resource);", "its only slot is `?principal`"),
     ("@id(\"viewers\") permit (principal == ?principal, action == Action::\"archive\", resource == ?resource);", "`viewers` is a policy with slots, and an action or an attribute"),
 ]  # fmt: skip
@@ -217,12 +218,14 @@ def test_groups_of_actions_are_all_their_actions_and_are_none_themselves() -> No
 def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -> None:
     policies = """
     @id("reader") permit (principal in ?principal, action == Action::"view", resource in ?resource);
+    @id("editor") permit (principal in ?principal, action == Action::"edit", resource is BugReport in ?resource);
     @id("closer") permit (principal == ?principal, action == Action::"close", resource == ?resource);
     permit (principal, action == Action::"archive", resource) when { true };
     """
     found, unsaid = derived(SCHEMA, policies)
     assert unsaid == []
     assert '    view: "reader (bug_report) or reader (project)"' in found.text
+    assert '    edit: "editor (bug_report) or editor (project)"' in found.text
     assert '    close: "closer (bug_report)"' in found.text
     assert '    archive: "anyone"' in found.text
     assert (
@@ -238,7 +241,8 @@ def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -
         (SCHEMA.replace("entity User", "entiti User"), POLICIES, "app.cedarschema:2:1: expected `entity` or"),
         (SCHEMA, POLICIES.replace("permit", "allow", 1), "app.cedar:1:1: expected `permit` or `forbid`, not `allow`"),
         (SCHEMA, "permit (principal, resource, action);", "app.cedar:1:1: expected `action` in the scope"),
-        (SCHEMA, "permit (principal, action, resource) when { if true then true else false };", "app.cedar:1:45: expected a condition without `if`"),
+        (SCHEMA + "namespace Other { action close; }", POLICIES, "app.cedarschema:10:26: two actions are called `close`"),
+        (SCHEMA, "permit (principal, action, resource) when { && };", "app.cedar:1:45: expected a value, not `&&`"),
         (SCHEMA, "permit (principal, action, resource", "app.cedar:1:36: expected `)`, not `the end`"),
     ],
 )  # fmt: skip
