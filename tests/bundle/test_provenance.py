@@ -144,7 +144,7 @@ def test_the_same_input_gives_the_same_bytes(repository: Path, tmp_path: Path) -
     """Another folder, time zone, locale, order of sets, working directory, and a later commit elsewhere."""
     tables = repository / "tables"
     key = signing_keys.pair().write(tmp_path)[0]
-    options = ("--state", "state.yaml", "--signing-key", str(key), "--sequence", "3")
+    options = ("--state", "state.yaml", "--signing-key", str(key), "--signature", "sequence=3")
     once = compiled(Path("shop.yaml"), tmp_path / "one", *options, cwd=tables, PYTHONHASHSEED="1", TZ="UTC", LC_ALL="C")
     copy = tmp_path / "elsewhere" / "ünïcode copy"
     copy.parent.mkdir()

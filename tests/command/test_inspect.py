@@ -16,7 +16,9 @@ PAIR = signing_keys.pair()
 @pytest.fixture
 def build(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path) -> Path:
     key = PAIR.write(tmp_path)[0]
-    ran = privtab("compile", policy, "-o", tmp_path / "build", "-s", state, "--signing-key", key, "--sequence", "5")
+    ran = privtab(
+        "compile", policy, "-o", tmp_path / "build", "-s", state, "--signing-key", key, "--signature", "sequence=5"
+    )
     assert ran.code == 0, ran.err
     return tmp_path / "build" / "shop" / "1"
 

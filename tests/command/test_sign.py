@@ -28,7 +28,17 @@ def bundle(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> Path:
 def test_a_bundle_is_signed_in_its_place(privtab: Callable[..., Any], bundle: Path, key: Path) -> None:
     before = bundle.read_bytes()
     ran = privtab(
-        "bundle", "sign", bundle, "--signing-key", key, "--scope", "prod", "--sequence", "3", "--key-id", "mine"
+        "bundle",
+        "sign",
+        bundle,
+        "--signing-key",
+        key,
+        "--scope",
+        "prod",
+        "--signature",
+        "sequence=3",
+        "--signature",
+        "key-id=mine",
     )
     assert ran.code == 0, ran.err
     assert "signed with mine (ES256)" in ran.out
@@ -99,7 +109,7 @@ def test_compile_and_pack_sign_at_once(
     privtab: Callable[..., Any], policy: Path, state: Path, bundle: Path, key: Path, tmp_path: Path
 ) -> None:
     build = tmp_path / "signed"
-    options = ("--signing-key", key, "--scope", "prod", "--sequence", "9")
+    options = ("--signing-key", key, "--scope", "prod", "--signature", "sequence=9")
     ran = privtab("compile", policy, "-o", build, "-s", state, *options)
     assert ran.code == 0, ran.err
     assert f"signed with {PAIR.signing().id}" in ran.out
@@ -113,8 +123,15 @@ def test_compile_and_pack_sign_at_once(
     assert (tmp_path / "state.tar.gz").read_bytes() == (build / "shop" / "1" / "state.tar.gz").read_bytes()
 
 
+@pytest.mark.parametrize("claim", ["sequence=soon", "sequence=-1", "sequence=1.5", "id=x", "sequence"])
+def test_a_claim_of_a_signature_has_its_form(privtab: Callable[..., Any], bundle: Path, key: Path, claim: str) -> None:
+    before = bundle.read_bytes()
+    ran = privtab("bundle", "sign", bundle, "--signing-key", key, "--signature", claim)
+    assert (ran.code, f"`--signature {claim}`" in ran.err, bundle.read_bytes() == before) == (2, True, True)
+
+
 def test_signing_options_need_a_key(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path) -> None:
-    for option in (("--scope", "x"), ("--sequence", "1"), ("--key-id", "x")):
+    for option in (("--scope", "x"), ("--signature", "sequence=1"), ("--signature", "key-id=x")):
         assert privtab("compile", policy, "-o", tmp_path / "build", *option).code == 2
         assert privtab("state", "pack", state, "-p", policy, "-o", tmp_path / "s.tar.gz", *option).code == 2
     assert not (tmp_path / "build").exists()

@@ -100,9 +100,9 @@ privtab bundle keys next.pem --new ES256
 privtab bundle keys next.pem --format pem > next.pub.pem
 privtab compile lake.yaml -o build
 privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --scope prod -o signed.tar.gz
-privtab state pack state.yaml -p lake.yaml -o state.tar.gz --signing-key prod.pem --sequence 1
-privtab state pack state.yaml -p lake.yaml -o old/state.tar.gz --signing-key prod.pem --sequence 1
-privtab state pack state.yaml -p lake.yaml -o new/state.tar.gz --signing-key prod.pem --sequence 2
+privtab state pack state.yaml -p lake.yaml -o state.tar.gz --signing-key prod.pem --signature sequence=1
+privtab state pack state.yaml -p lake.yaml -o old/state.tar.gz --signing-key prod.pem --signature sequence=1
+privtab state pack state.yaml -p lake.yaml -o new/state.tar.gz --signing-key prod.pem --signature sequence=2
 privtab registry put registry/ build/lake/1 state.tar.gz --channel prod
 privtab compile next.yaml -o next
 privtab state pack narrower.yaml -p next.yaml -o next/lake/1/state.tar.gz

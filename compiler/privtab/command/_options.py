@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.files import STATE_HELP
+from privtab.base.key_values import parse_key_values
 from privtab.base.records import dataclass
 from privtab.command._files import load_policy, load_rows
 from privtab.command._output import err, print_error, show_findings, stop
@@ -168,18 +169,10 @@ SigningKeyOption = Annotated[
     ),
 ]
 """A private key, or its file: `signing_key: SigningKeyOption = None`."""
-KeyIdOption = Annotated[
-    str | None, option("--key-id ID", "Key id in OPA's configuration. (default: a hash of the key)")
-]
 ScopeOption = Annotated[
     str, option("--scope TEXT", "Scope of the signature; OPA must be configured with the same one.")
 ]
-SequenceOption = Annotated[
-    int | None,
-    option(
-        "--sequence N", "Sequence number of the bundle, such as a build number; verifiers refuse lower ones.", min=0
-    ),
-]
+SIGNATURE = ("sequence", "key-id", "algorithm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,21 +180,27 @@ class SigningOptions:
     """Options for how bundles are signed: `sign: SigningOptions`."""
 
     key: SigningKeyOption = None
-    key_id: KeyIdOption = None
     scope: ScopeOption = ""
-    sequence: SequenceOption = None
+    signature: Annotated[
+        list[str] | None,
+        option(
+            "--signature NAME=VALUE", "sequence=N that verifiers refuse lower ones than, key-id=ID, algorithm=RS256."
+        ),
+    ] = None
 
-    def signing_key(self, algorithm: str | None = None) -> SigningKey | None:
+    def signing_key(self) -> SigningKey | None:
         """The key to sign with, or None. Raises UsageError for options that need a key."""
+        given = parse_key_values(self.signature, "--signature", example="sequence=812", names=SIGNATURE)
+        if (number := given.get("sequence")) is not None and not (number.isdecimal() and number.isascii()):
+            raise UsageError(f"`--signature sequence={number}`: write a number, such as that of a build")
         if not self.key:
-            if self.key_id or self.scope or self.sequence is not None or algorithm:
-                raise UsageError(
-                    "`--key-id`, `--scope`, `--sequence` and `--algorithm` say how to sign: give `--signing-key`"
-                )
+            if self.scope or given:
+                raise UsageError("`--scope` and `--signature` say how to sign: give `--signing-key`")
             return None
         from privtab.bundle.sign import SigningKey
 
-        return SigningKey.of(self.key, id=self.key_id, scope=self.scope, sequence=self.sequence, algorithm=algorithm)
+        claims = {"id": given.get("key-id"), "algorithm": given.get("algorithm")}
+        return SigningKey.of(self.key, scope=self.scope, sequence=None if number is None else int(number), **claims)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

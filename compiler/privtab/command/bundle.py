@@ -50,16 +50,15 @@ def sign_bundles(
     output: Annotated[
         Path | None, option("--output -o FILE", "File for the signed bundle. (default: sign in place)")
     ] = None,
-    algorithm: Annotated[str | None, option("--algorithm NAME", "RS256, PS256, … (default: by the key)")] = None,
     format_: FormatOption = "text",
 ) -> None:
     """Sign bundles, replacing any signature they have. Content and revision stay.
 
     Example:
       privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --scope prod
-      privtab bundle sign state.tar.gz --signing-key prod.pem --sequence 43 -o again.tar.gz
+      privtab bundle sign state.tar.gz --signing-key prod.pem --signature sequence=43 -o again.tar.gz
     """
-    signing = sign.signing_key(algorithm)
+    signing = sign.signing_key()
     if signing is None:
         raise UsageError("give the key to sign with: `--signing-key FILE`")
     if output is not None and len(bundles) > 1:

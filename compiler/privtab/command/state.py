@@ -104,7 +104,7 @@ def pack(
 
     Example:
       privtab state pack state.yaml --policy lake.yaml -o build/lake/1/state.tar.gz
-      privtab state pack state/ --policy lake.yaml --signing-key prod.pem --sequence 812
+      privtab state pack state/ --policy lake.yaml --signing-key prod.pem --signature sequence=812
       privtab state pack state/ --policy lake.yaml --shards -o build/shards
     """
     signing = sign.signing_key()

@@ -16,7 +16,9 @@ PAIR, OTHER = signing_keys.pair(), signing_keys.pair("ES256", 1)
 @pytest.fixture
 def build(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path) -> Path:
     key = PAIR.write(tmp_path)[0]
-    ran = privtab("compile", policy, "-o", tmp_path / "build", "-s", state, "--signing-key", key, "--sequence", "5")
+    ran = privtab(
+        "compile", policy, "-o", tmp_path / "build", "-s", state, "--signing-key", key, "--signature", "sequence=5"
+    )
     assert ran.code == 0, ran.err
     return tmp_path / "build" / "shop" / "1"
 
@@ -107,7 +109,7 @@ def test_older_bundles_are_refused(privtab: Callable[..., Any], build: Path, tmp
     bundle = build / "policy.tar.gz"
     private, key = PAIR.write(tmp_path)
     newer = tmp_path / "newer.tar.gz"
-    privtab("bundle", "sign", bundle, "--signing-key", private, "--sequence", "6", "-o", newer)
+    privtab("bundle", "sign", bundle, "--signing-key", private, "--signature", "sequence=6", "-o", newer)
     arguments = ("--verification-key", key, "--newer-than")
     assert privtab("bundle", "verify", newer, *arguments, bundle).code == 0
     assert privtab("bundle", "verify", newer, *arguments, "5").code == 0

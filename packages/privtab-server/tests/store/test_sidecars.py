@@ -241,7 +241,7 @@ def test_a_sidecar_that_verifies_runs_the_signed_bundles_of_each_change(lake: La
     server.stop()
     other, _ = pair(number=1).write(lake.folder, "other")
     held = opa.revision("state")
-    forged = ("--signing-key", other, "--key-id", pair().signing().id, "--scope", "live")
+    forged = ("--signing-key", other, "--signature", f"key-id={pair().signing().id}", "--scope", "live")
     server = lake.serve(*forged, "--port", server.url.rpartition(":")[2])
     lake.grants(server, "eve")
     until(lambda: "failed to verify JWT signature" in opa.status()["bundles"]["state"].get("message", ""))
@@ -259,7 +259,7 @@ def test_a_sidecar_that_verifies_refuses_bundles_without_signatures(lake: Lake) 
 def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(lake: Lake) -> None:
     private, public = pair().write(lake.folder)
     signing = ("--signing-key", private, "--scope", "live")
-    server = lake.serve(*signing, "--sequence", "7")
+    server = lake.serve(*signing, "--signature", "sequence=7")
     number = lake.store.head().number
     assert claims(lake.bundle(server, "policy"))["sequence"] == 7
     assert claims(lake.bundle(server, "state"))["sequence"] == 7 + number
@@ -279,14 +279,14 @@ def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(l
     server.stop()
     lake.policy.write_text(POLICY.replace("create: {requires: CREATE (lake) or ", "create: {requires: "))
     port = server.url.rpartition(":")[2]
-    server = lake.serve(*signing, "--sequence", "8", "--port", port)
+    server = lake.serve(*signing, "--signature", "sequence=8", "--port", port)
     assert claims(lake.bundle(server, "state"))["sequence"] == 8 + number + 1
     until(lambda: not client.check("ann", "create", "schema:l/s"))
     assert client.problem is None
     # The policy from before is refused, although its signature is valid.
     server.stop()
     lake.policy.write_text(POLICY)
-    server = lake.serve(*signing, "--sequence", "7", "--port", port)
+    server = lake.serve(*signing, "--signature", "sequence=7", "--port", port)
     until(lambda: not client.check("ann", "create", "schema:l/s") and "is older than what runs" in str(client.problem))
     _, other = pair(number=1).write(lake.folder, "other")
     with pytest.raises(SignatureRefused):
@@ -296,11 +296,11 @@ def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(l
 def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     private, _ = pair().write(lake.folder)
     arguments = ["store", "serve", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
-    for options in (["--signing-key", str(private)], ["--scope", "live"], ["--sequence", "1"]):
+    for options in (["--signing-key", str(private)], ["--scope", "live"], ["--signature", "sequence=1"]):
         assert run([*arguments, *options]) == 2
         assert f"`{options[0]}` is for the bundles of `--channel NAME`" in capsys.readouterr().err
     arguments += ["--channel", "live", "--sidecar-token-file", str(lake.sidecar_tokens)]
-    assert run([*arguments, "--sequence", "1"]) == 2
+    assert run([*arguments, "--signature", "sequence=1"]) == 2
     assert "say how to sign: give `--signing-key`" in capsys.readouterr().err
     assert run([*arguments, "--signing-key", str(lake.tokens)]) == 2
     assert "is not a private key in PEM" in capsys.readouterr().err

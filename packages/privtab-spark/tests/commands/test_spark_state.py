@@ -42,7 +42,7 @@ def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: p
     assert spark is not None
     key, public = signing_keys.pair().write(lake)
     command = ["state", "build", "exports", "-p", "lake.yaml", "-o", "built", "--signing-key", str(key)]
-    assert run([*command, "--format", "json", "--sequence", "3"]) == 0
+    assert run([*command, "--format", "json", "--signature", "sequence=3"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["rebuilt"] == ["catalog:hive"]
     assert document["signed"] == ["people", "catalog:hive"]

@@ -292,10 +292,11 @@ class BundleOptions(SigningOptions):
         Path | None,
         option("--sidecar-token-file FILE", "Tokens of sidecars and operators, as for a registry's server."),
     ] = None
-    sequence: Annotated[
-        int | None,
+    signature: Annotated[
+        list[str] | None,
         option(
-            "--sequence N", "Sequence number of the policy; that of a state is N plus the number of its change.", min=0
+            "--signature NAME=VALUE",
+            "sequence=N of the policy (of a state: N plus the number of its change), key-id=ID, algorithm=RS256.",
         ),
     ] = None
 
@@ -308,9 +309,8 @@ class BundleOptions(SigningOptions):
             for option, value in (
                 ("--sidecar-token-file", self.sidecar_token_file),
                 ("--signing-key", self.key if self.key != os.environ.get("PRIVTAB_SIGNING_KEY") else None),
-                ("--key-id", self.key_id),
                 ("--scope", self.scope or None),
-                ("--sequence", self.sequence),
+                ("--signature", self.signature),
             ):
                 if value is not None:
                     raise UsageError(f"`{option}` is for the bundles of `--channel NAME`")

@@ -101,6 +101,6 @@ def _baseline_sequence(baseline: str, trusted: Trust) -> int:
         raise FileError(f"{baseline} is refused: {error}") from None
     if sequence is None:
         raise UsageError(
-            f"the signature of {baseline} has no sequence, so its order is unknown: sign with `--sequence`"
+            f"the signature of {baseline} has no sequence, so its order is unknown: sign with `--signature sequence=N`"
         )
     return sequence

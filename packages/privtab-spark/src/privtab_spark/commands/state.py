@@ -135,7 +135,7 @@ def build(
     Example:
       privtab state build state/ --policy lake.yaml -o build/state
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --conf 'spark.master=local[4]' --format json
-      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
+      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --signature sequence=812
     """
     signing = sign.signing_key()
     from privtab.bundle import Provenance
