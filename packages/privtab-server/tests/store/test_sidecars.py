@@ -295,7 +295,7 @@ def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(l
 
 def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     private, _ = pair().write(lake.folder)
-    arguments = ["store", "serve", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
+    arguments = ["serve", "store", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
     for options in (["--signing-key", str(private)], ["--scope", "live"], ["--signature", "sequence=1"]):
         assert run([*arguments, *options]) == 2
         assert f"`{options[0]}` is for the bundles of `--channel NAME`" in capsys.readouterr().err
@@ -307,7 +307,7 @@ def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: p
 
 
 def test_without_tokens_no_bundles_are_served(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["store", "serve", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
+    arguments = ["serve", "store", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
     assert run([*arguments, "--channel", "live"]) == 2
     assert "bundles hold all rows: give `--sidecar-token-file`" in capsys.readouterr().err
     assert run([*arguments, "--sidecar-token-file", str(lake.sidecar_tokens)]) == 2
