@@ -260,7 +260,7 @@ def test_a_server_is_changed_and_shown_in_the_same_way(
     assert {"entity": "schema:l/new", "owner": "user:root"} not in rows("owners")
     assert "leave out `by OPERATION`" in changed("delete schema:l/s by drop").err
     assert "give the database of the store" in changed("undo 3").err
-    assert "the user's token alone" in changed("perform create on schema:l/x", "--group", "hr").err
+    assert "the user's token alone" in changed("perform create on schema:l/x", "--caller", "group:hr").err
     assert changed(grant, "--as", "eve").code == 2
     monkeypatch.setenv("PRIVTAB_TOKEN", token("nobody"))
     assert "not known" in changed(grant).err
