@@ -12,7 +12,6 @@ from socket import socket
 from typing import Any
 
 import pytest
-import typer
 from authzen_server import Server
 from checkout import ROOT
 from hypothesis import assume, given
@@ -72,7 +71,7 @@ def test_an_operation_is_shown_with_what_a_request_for_it_gives() -> None:
 
 def test_a_dry_run_that_cannot_tell_who_gains_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
     unknown = _store_session.Answer(number=1, changes=(), undecided="too many roles")
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         _store_session.confirm(unknown, dry_run=True)
     assert "who gains and loses what is not known: too many roles" in capsys.readouterr().err
 
