@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urljoin, urlsplit
 from urllib.request import urlopen
@@ -17,19 +18,19 @@ import required_flag_policy
 import worlds
 from checkout import ROOT
 from documentation_pages import read
-from explored import HOSTILE, LONG, PLAIN, Html, encoded, problems, shop, url, world_in
+from explored import HOSTILE, LONG, PLAIN, POLICY, Html, encoded, problems, shop, tables, url, world_in, world_of
 from starlette.testclient import TestClient
 
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
-from privtab.state import Assignment, State, load_raw_state, validate
+from privtab.state import Assignment, State, from_tables, load_raw_state, validate
 from privtab_analysis import what_can
 from privtab_analysis.answer_view import answered
 from privtab_analysis.permissions import questions
 from privtab_analysis.rights_map import rights_map
 from privtab_analysis.state_diff import state_diff
 from privtab_analysis.state_diff.subjects import ANY_OTHER
-from privtab_pages.explore.changes import what_if
+from privtab_pages.explore.changes import compare, what_if
 from privtab_pages.explore.picture import picture
 from privtab_pages.explore.server import Explorer, Scope, application, names_of
 from privtab_pages.explore.site import answer, exported
@@ -99,6 +100,17 @@ def test_hostile_names_are_text(client: TestClient, name: str) -> None:
         assert problems(html) == [], path[:200]
         shown += name[:20] in html.text
     assert shown >= 5 or name == CONTROLS
+
+
+def test_the_first_page_has_a_question_that_is_allowed(client: TestClient, world: World) -> None:
+    html = Html(client.get("/").text)
+    given = {field["name"]: field["value"] for field in html.all("input")}
+    request = Request(user=given["user"], action=given["operation"], resource=Entity.parse(given["entity"]))
+    assert request.resource.type == "item", "the deepest"
+    assert world.reference.decide(request).allowed
+    empty = answer(world_in(world.program, State()), "", [])
+    assert empty is not None
+    assert {field["value"] for field in Html(empty.text).all("input")} == {""}
 
 
 def test_only_looking_is_possible(client: TestClient, world: World) -> None:
@@ -286,6 +298,62 @@ def test_another_policy_changes_for_whom_decisions_say(world: World, choice: tup
     }
     assert found == expected
     assert expected[True] or expected[False]
+
+
+OTHER_TYPES = """\
+privtab: 1
+system: shop
+version: "2"
+entities: {store: {shelf: {item: , box: }, till: }}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, deny: overrides, groups: state, owner: {creator: true}}
+tables:
+  store:
+    open: WRITE (store)
+  item:
+    read: WRITE (item)
+  box:
+    read: READ (box)
+  till:
+    open: READ (till)
+"""
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_policies_with_other_types_are_compared_on_the_types_of_both(tmp_path: Path, backwards: bool) -> None:
+    (tmp_path / "1.yaml").write_text(POLICY, encoding="utf-8")
+    (tmp_path / "2.yaml").write_text(OTHER_TYPES, encoding="utf-8")
+    programs = [load_program(tmp_path / name) for name in ("1.yaml", "2.yaml")]
+    before, after = reversed(programs) if backwards else programs
+    rows = tables()
+    if backwards:  # a row about a type that the other policy lacks, beside rows that both have
+        rows["grants"] += [
+            {"grantee": "user:ann", "effect": "allow", "privilege": "WRITE", "entity": "till:s/t"},
+            {"grantee": "user:cleo", "effect": "deny", "privilege": "READ", "entity": "box:s/a/b"},
+        ]
+    explored = world_of(before, rows, versions={"other": lambda: after})
+    state, _ = validate(after, from_tables(rows, "state.yaml"))
+    changed = world_in(after, state)
+    page = compare(explored, Query([("version", "other")]))["policy"]
+    assert page["whom_problem"] == ""
+    whom = page["whom"]["diff"]
+    assert ("box, till" in whom.notes[0], len(whom.notes)) == (True, 2 if backwards else 1)
+    found = {
+        (change.gained, subject, change.rule.operation, str(entity))
+        for change in whom.access
+        for subject in change.subjects
+        for entity in change.entities
+    }
+    expected = set()
+    for type_, operation in (("store", "open"), ("item", "read")):
+        for user, entity in product((*explored.users, "somebody-new"), explored.universe.by_type[type_].values()):
+            request = Request(user=user, action=operation, resource=entity)
+            was, becomes = (side.reference.decide(request).allowed for side in (explored, changed))
+            if was != becomes:
+                subject = ANY_OTHER if user == "somebody-new" else f"user:{user}"
+                expected.add((becomes, subject, operation, str(entity)))
+    assert found == expected
+    assert len(expected) > 3
 
 
 def agrees(explored: World) -> int:

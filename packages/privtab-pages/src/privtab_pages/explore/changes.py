@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from urllib.parse import parse_qsl
 
 from privtab.base import UsageError, count, parse_key_values
-from privtab.ir import Program, Tool
-from privtab.state import TABLE_COLUMNS, State, from_tables, validate
+from privtab.ir import EntityType, Feature, Program, Tool
+from privtab.state import ENTITY_COLUMNS, TABLE_COLUMNS, State, StateFinding, from_tables, validate
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
 from privtab_analysis.row_sentences import row_sentence
@@ -199,22 +199,64 @@ def policy_page(world: World, program: Program, shown: str) -> Values:
 
 
 def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) -> StateDiff:
-    """The users who gain and lose operations in the state if the policy were another one. Raises UsageError if that cannot be told."""
+    """The users who gain and lose operations in the state if the policy were another one. Raises UsageError if that cannot be told.
+
+    Where types differ, operations are compared on the types that lie in the same types in both.
+    """
     Tool.STATE_DIFF.check(program)
     if len(world.users) > MOST_USERS:
         raise UsageError(f"the state names {len(world.users):,} users, and {MOST_USERS:,} are the most")
-    if program.entities != world.program.entities:
-        raise UsageError("the policies have other types of entities: rows do not mean the same in both")
-    _, findings = validate(program, from_tables(world.rows, world.state_shown), notes=False)
-    if wrong := [finding for finding in findings if finding.severity == "error"]:
+    shared = _shared_types(world.program, program)
+    own = [name for each in (world.program, program) for name in each.entities if name not in shared]
+    if own and any(Feature.BELOW.used_by(each) for each in (world.program, program)):
+        raise UsageError(
+            "the policies have other types of entities, and conditions ask what lies below: rows do not mean the same"
+        )
+    state, findings = validate(program, from_tables(world.rows, world.state_shown), notes=False)
+    left_out = [found for found in findings if found.severity == "error" and _is_of_other_type(found, program)]
+    wrong = [found for found in findings if found.severity == "error" and found not in left_out]
+    if wrong:
         raise UsageError(
             f"{count(len(wrong), 'row')} of the state would be wrong under {program.version}: {wrong[0].message}"
         )
-    sides = Side(world.program, world.rows), Side(program, world.rows)
-    comparison = Comparison(program, sides, (), MOST_OF_POLICIES, causes=False)
-    comparison.only = {pair for pair in pairs if pair in world.program.rules and pair in program.rules}
+    sides = Side(world.program, world.rows), Side(program, state if left_out else world.rows)
+    comparison = Comparison(world.program, sides, (), MOST_OF_POLICIES, causes=False)
+    comparison.only = {
+        pair for pair in pairs if all(_is_about(pair, each, shared) for each in (world.program, program))
+    }
     access = tuple(comparison.everywhere(sides[0].everyone()))
-    return StateDiff(rows=(), access=access, decided=comparison.decided, undecided=tuple(comparison.undecided))
+    notes = [f"compared on the types that both have alike, so not on {', '.join(sorted(set(own)))}"] if own else []
+    notes += [f"{count(len(left_out), 'row')} about types that {program.version} does not have"] if left_out else []
+    return StateDiff(
+        rows=(),
+        access=access,
+        decided=comparison.decided,
+        undecided=tuple(comparison.undecided),
+        notes=tuple(notes),
+    )
+
+
+def _shared_types(one: Program, other: Program) -> set[str]:
+    """The types that lie in the same types in both policies."""
+
+    def chain(program: Program, name: str) -> list[EntityType]:
+        return [program.entities[outer] for outer in program.chain(name)]
+
+    return {name for name in one.entities if name in other.entities and chain(one, name) == chain(other, name)}
+
+
+def _is_of_other_type(found: StateFinding, program: Program) -> bool:
+    """Return whether a row is wrong only because it is about a type that a policy does not have."""
+    cells = (str(found.row.get(column, "")).partition(":")[0] for column in ENTITY_COLUMNS)
+    return StateFinding.NAMES[found.code] == "unknown-type" and any(
+        cell and cell not in program.entities for cell in cells
+    )
+
+
+def _is_about(pair: tuple[str, str], program: Program, shared: Collection[str]) -> bool:
+    """Return whether a policy has an operation, and its objects are of shared types."""
+    rule = program.rules.get(pair)
+    return rule is not None and {rule.entity, *(name for slot in rule.withs for name in slot.types)} <= {*shared}
 
 
 def compare(world: World, query: Query) -> Values:
