@@ -110,6 +110,7 @@ def test_a_row_is_ticked_away_by_keyboard(page: Any) -> None:
 def test_a_decision_is_asked_by_keyboard_with_the_names_that_are_offered(page: Any) -> None:
     page.goto("/")
     page.get_by_label("May this user").focus()
+    page.keyboard.press("Control+A")
     page.keyboard.type("an")
     page.locator("datalist option[value=ann]").first.wait_for(state="attached")
     page.keyboard.type("n")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, product
 from typing import Any, TypeAlias
 
-from privtab.base import Entity, UsageError
+from privtab.base import Entity, Request, UsageError
 from privtab.filters import filter_of
 from privtab.ir import Program
 from privtab.state import TABLE_COLUMNS, State
@@ -34,6 +34,8 @@ MOST_WAYS = 8
 """Maximum ways, and lines of a reason, on the page of a decision."""
 MOST_CHAINS = 4
 """Maximum chains of rows shown for one atom."""
+MOST_TRIED = 10
+"""Users, and entities, among whom the start page looks for its question."""
 MOST_USERS = 16
 """Users on one page of the heat map."""
 MOST_EDITED = 2_000
@@ -55,24 +57,37 @@ def start(world: World, _asked: Query) -> Values:
         numbers += [("users", len(world.users), "heat"), ("entities", len(world.universe), "heat")]
         sizes = ((table, len(getattr(world.state, table))) for table in TABLE_COLUMNS)
         numbers += [(table.replace("_", " "), size, "what-if") for table, size in sizes if size]
-    return {"numbers": numbers, "examples": _examples(world)}
+    asked = _question(world)
+    return {"numbers": numbers, "asked": Query(asked), "examples": list(_examples(asked))}
 
 
-def _examples(world: World) -> list[tuple[str, str]]:
-    """Questions to begin with, as texts and URLs: about a user and an entity that rows name."""
-    if world.state is None or not world.users:
+def _question(world: World) -> list[tuple[str, str]]:
+    """A question to begin with, about names of rows: one that is allowed deep in the tree if there is one near; empty without rows."""
+    if world.state is None:
         return []
-    user = world.users[0]
-    found = [(f"What may {user} do?", linked("what-can", [("user", user)]))]
-    for key in world.state.named_entities():
-        entity = Entity.parse(key)
-        own = (rule for rule in world.program.rules.values() if rule.entity == entity.type)
-        if (rule := next((rule for rule in own if not rule.creates and not rule.withs), None)) is not None:
-            asked = [("operation", rule.operation), ("entity", key)]
-            found.append((f"May {user} {rule.operation} {key}?", linked("decision", [("user", user), *asked])))
-            found.append((f"Who can {rule.operation} {key}?", linked("who-can", asked)))
-            break
-    return found
+    keys = islice(world.state.named_entities(), MOST_TRIED**2)
+    deepest = sorted(map(Entity.parse, keys), key=lambda entity: -len(world.program.chain(entity.type)))[:MOST_TRIED]
+    first: list[tuple[str, str]] = []
+    for entity, user in product(deepest, world.users[:MOST_TRIED]):
+        for rule in world.program.rules.values():
+            if rule.entity == entity.type and not (rule.creates or rule.withs or rule.required_flags):
+                asked = [("user", user), ("operation", rule.operation), ("entity", str(entity))]
+                first = first or asked
+                if world.reference.decide(Request(user=user, action=rule.operation, resource=entity)).allowed:
+                    return asked
+                break
+    return first
+
+
+def _examples(asked: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Questions to begin with, as texts and URLs."""
+    if not asked:
+        return
+    user, operation, entity = (value for _, value in asked)
+    yield f"May {user} {operation} {entity}?", linked("decision", asked)
+    yield f"Who can {operation} {entity}?", linked("who-can", asked[1:])
+    yield f"What may {user} do?", linked("what-can", asked[:1])
+    yield "What if the policy were another?", linked("edit", asked)
 
 
 # --- one decision ----------------------------------------------------------------------------------------------------
