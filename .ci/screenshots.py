@@ -1,4 +1,7 @@
-"""Pictures of pages, at two widths, light and dark: python .ci/screenshots.py FOLDER. Needs Chromium."""
+"""Pictures of pages, at two widths, light and dark: python .ci/screenshots.py FOLDER. Needs Chromium.
+
+With docs/images as the folder: the pictures of the documentation, one of each page that it shows.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,12 @@ PAGES = {
     "what-if": "what-if?about=user:alice&remove=memberships%3Fuser%3Dalice%26group%3Danalysts",
     "compare": "compare?version=gravitino/1.2.0",
     "filter": "filter?user=bob&operation=load&type=table&dialect=postgres",
+    "edit": "edit?user=alice&operation=load&entity=table:demo/hive/sales/orders",
 }
 WIDTHS = {"wide": 1280, "narrow": 390}
+IMAGES = HOME / "docs" / "images"
+DOCUMENTED = {"explore-decision": 735, "explore-heat": 760, "explore-edit": 900}
+"""The pages that the documentation shows, with the height of their pictures, in pixels."""
 
 
 REPORTS = {
@@ -69,15 +76,21 @@ def main(folder: Path) -> None:
             base = json.loads(server.stdout.readline())["url"]  # type: ignore[union-attr]
             pages = {f"explore-{name}": f"{base}/{page}" for name, page in PAGES.items()} | reports(Path(made))
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            for (scheme, (width, pixels)), (name, page) in product(
-                product(("light", "dark"), WIDTHS.items()), pages.items()
-            ):
-                with browser.new_page(color_scheme=scheme, viewport={"width": pixels, "height": 900}) as opened:
-                    opened.goto(page)
-                    opened.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
+            chosen = [(scheme, width, name, 900) for scheme, width, name in product(("light", "dark"), WIDTHS, pages)]
+            if folder.resolve() == IMAGES:
+                chosen = [("light", "wide", name, height) for name, height in DOCUMENTED.items()]
+            for scheme, width, name, height in chosen:
+                with browser.new_page(
+                    color_scheme=scheme, viewport={"width": WIDTHS[width], "height": height}
+                ) as opened:
+                    opened.goto(pages[name])
+                    opened.wait_for_load_state("networkidle")  # the page that edits asks for its answer
+                    opened.screenshot(
+                        path=folder / f"{name}{'' if folder.resolve() == IMAGES else f'-{width}-{scheme}'}.png"
+                    )
         finally:
             server.terminate()
-    sys.stdout.write(f"{len(pages) * len(WIDTHS) * 2} pictures in {folder}\n")
+    sys.stdout.write(f"{len(chosen)} pictures in {folder}\n")
 
 
 if __name__ == "__main__":

@@ -78,6 +78,9 @@ const item = (finding) => {
 };
 const show = ({ problem = "", findings = [], errors = 0, left = 0, answer = "", names = {} }) => {
   document.querySelector("#findings").replaceChildren(...findings.map(item), ...(left ? [made("li", { textContent: `and ${left} more` })] : []));
+  const list = document.querySelector("#found");
+  list.hidden = findings.length === 0;
+  list.open = errors > 0;
   document.querySelector("#answer").innerHTML = answer; // HTML that the templates made of the texts, escaped; no script runs in it
   const errorText = errors === 1 ? "1 error: no answer until it is gone" : `${errors} errors: no answer until they are gone`;
   const number = findings.length + left;
