@@ -12,6 +12,7 @@ import sys
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 from playwright.sync_api import sync_playwright
 
@@ -76,7 +77,8 @@ def main(folder: Path) -> None:
             base = json.loads(server.stdout.readline())["url"]  # type: ignore[union-attr]
             pages = {f"explore-{name}": f"{base}/{page}" for name, page in PAGES.items()} | reports(Path(made))
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            chosen = [(scheme, width, name, 900) for scheme, width, name in product(("light", "dark"), WIDTHS, pages)]
+            schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+            chosen = [(scheme, width, name, 900) for scheme, width, name in product(schemes, WIDTHS, pages)]
             if folder.resolve() == IMAGES:
                 chosen = [("light", "wide", name, height) for name, height in DOCUMENTED.items()]
             for scheme, width, name, height in chosen:

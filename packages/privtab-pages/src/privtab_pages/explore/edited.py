@@ -97,26 +97,18 @@ def _state(program: Program, text: str) -> tuple[State, Places, tuple[StateFindi
 
 def _of_policy(found: Diagnostic) -> dict[str, Any]:
     span = found.span
-    place = [span.line, span.column, span.end_line, span.end_column]
-    return _shown("policy", place, found.code, found.name, found.severity, found.message, found.help)
+    return _shown("policy", [span.line, span.column, span.end_line, span.end_column], found)
 
 
 def _of_state(found: StateFinding) -> dict[str, Any]:
     line = found.place.line or 1
-    return _shown("state", [line, 1, line + 1, 1], found.code, found.name, found.severity, found.message, found.help)
+    return _shown("state", [line, 1, line + 1, 1], found)
 
 
-def _shown(
-    where: str, place: list[int], code: str, name: str, severity: str, message: str, advice: str | None
-) -> dict[str, Any]:
+def _shown(where: str, place: list[int], found: Diagnostic | StateFinding) -> dict[str, Any]:
     """A finding as the page lists it; `place`: the line and the column of its beginning and of its end."""
-    return {
-        "where": where,
-        "place": place,
-        "severity": severity,
-        "text": f"{severity}[{code} {name}]: {message}",
-        "help": advice or "",
-    }
+    text = f"{found.severity}[{found.code} {found.name}]: {found.message}"
+    return {"where": where, "place": place, "severity": found.severity, "text": text, "help": found.help or ""}
 
 
 def answer_text(asked: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -29,9 +29,8 @@ def archive() -> bytes:
     """The archive: the same installation gives the same bytes. Raises UsageError for a library that is missing."""
     with needing("a page that edits without a server", "compiler"):
         paths = {name: path for module in (*OWN, *LIBRARIES) for name, path in _modules(module)}
-    paths |= {
-        name: path for module in (*LIBRARIES, OWN[0]) for name, path in _licences(DISTRIBUTIONS.get(module, module))
-    }
+        names = [DISTRIBUTIONS.get(module, module) for module in (*LIBRARIES, OWN[0])]
+        paths |= {name: path for each in names for name, path in _licences(each)}
     files = {name: path.read_bytes() for name, path in paths.items()}
     templates = text_templates("")
     assert templates.loader is not None
@@ -57,8 +56,5 @@ def _modules(module: str) -> Iterator[tuple[str, Path]]:
 
 
 def _licences(name: str) -> Iterator[tuple[str, Path]]:
-    try:
-        files = distribution(name).files or ()
-    except PackageNotFoundError:
-        return
-    yield from ((file.as_posix(), Path(str(file.locate()))) for file in files if _LICENCE.fullmatch(file.as_posix()))
+    files = distribution(name).files or ()
+    return ((file.as_posix(), Path(str(file.locate()))) for file in files if _LICENCE.fullmatch(file.as_posix()))
