@@ -240,9 +240,9 @@ def test_a_folder_without_python_says_what_it_cannot_do(browser: Any, folder: tu
 def test_a_folder_decides_in_the_browser(browser: Any, folder: tuple[Path, str]) -> None:
     """With Pyodide and the solver from where `docs/how-to/explore.md` has them, under the page's own policy."""
     made, base = folder
-    commands = re.search("```console\n# not tested: Pyodide\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    commands = re.search(r"^\$ npm pack pyodide.*?(?=```)", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert commands is not None
-    script = "\n".join(line[2:] for line in commands[1].splitlines() if line.startswith("$ "))
+    script = "\n".join(line[2:] for line in commands[0].splitlines() if line.startswith("$ "))
     script = script.replace("site/", "").replace("pip ", f"{sys.executable} -m pip ")
     ended = subprocess.run(["/bin/sh", "-e", "-c", script], cwd=made, capture_output=True, text=True, check=False)
     if ended.returncode:
