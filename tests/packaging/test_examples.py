@@ -61,6 +61,10 @@ privileges: [READ]
 semantics: {inheritance: down}
 tables: {item: {read: READ (item)}}
 """
+CEDAR_SCHEMA = """entity User in [Team]; entity Team; entity Folder = { readers: Team };
+action read appliesTo { principal: User, resource: Folder };
+"""
+CEDAR_POLICIES = 'permit (principal, action == Action::"read", resource) when { principal in resource.readers };'
 MODEL = """
 model
   schema 1.1
@@ -162,7 +166,7 @@ def runs_here(name: str, line: str) -> bool:
 
 
 OF_THE_READER = re.compile(
-    r"\.(?:pem|jsonl|db|tar\.gz|yaml|json|log|md|fga)\b|[a-z]/(?= |$)|registry:|^privtab (?:lint|fmt|test|compile)(?: -|$)"
+    r"\.(?:pem|jsonl|db|tar\.gz|yaml|json|log|md|fga|cedar\w*)\b|[a-z]/(?= |$)|registry:|^privtab (?:lint|fmt|test|compile)(?: -|$)"
 )
 """Things in a folder; other examples run in an empty one."""
 NEW = re.compile(r"^privtab registry init")
@@ -190,6 +194,8 @@ def home(environment: Callable[..., Any], tmp_path_factory: pytest.TempPathFacto
         LAKE.replace("SELECT (table)", "SELECT (table) or owner (table)"), encoding="utf-8"
     )
     (folder / "model.fga").write_text(MODEL.lstrip(), encoding="utf-8")
+    (folder / "app.cedarschema").write_text(CEDAR_SCHEMA, encoding="utf-8")
+    (folder / "app.cedar").write_text(CEDAR_POLICIES, encoding="utf-8")
     (folder / "lake.scenarios.yaml").write_text(SCENARIOS, encoding="utf-8")
     for name in ("lake.yaml", "my.yaml", "mine.yaml"):
         (folder / name).write_text(LAKE, encoding="utf-8")
