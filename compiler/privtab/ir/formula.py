@@ -363,6 +363,8 @@ def compared_terms(program: ir.Program) -> frozenset[ir.Term]:
     Example:
         names = {term.attribute for term in compared_terms(program)}
     """
+    if not any(issubclass(kind, ir.Compare) for kind in _kinds(program)):
+        return frozenset()
     conditions = (rule.item_condition for rule in program.rules.values())
     compared = (atom for formula in conditions for atom in direct_atoms(formula) if isinstance(atom, ir.Compare))
     return frozenset(term for compare in compared for term in compare.terms)
