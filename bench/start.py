@@ -22,6 +22,7 @@ OTHER = "PRIVTAB_BENCH_OTHER"
 MOST_LARGE = 3
 TAB = {"_PRIVTAB_COMPLETE": "complete_bash", "COMP_WORDS": "privtab li", "COMP_CWORD": "1"}
 STATE = "grants: []\n"
+_TREE = "{tree}"
 _OPA = "package a\n\nallow if input.user == data.owner\n"
 
 
@@ -79,14 +80,19 @@ def commands(folder: Path, repetitions: int) -> Mapping[str, tuple[list[str], Ma
             ["lint", policy],
             ["diff", policy, policy],
             ["fmt", "--check", policy],
-            ["compile", policy, "-o", str(folder / f"out_{rows}")],
+            ["compile", policy, "-o", str(folder / f"out_{rows}_{_TREE}")],
         ):
             lines[f"`{line[0]}`, {rows:,} rows"] = line, {}, times
     return lines
 
 
 def _turn(pythons: Mapping[str, str], line: Sequence[str], environment: Mapping[str, str]) -> list[float]:
-    return [seconds([python, "-m", "privtab", *line], environment) for python in pythons.values()]
+    return [seconds(line_of(python, line), environment) for python in pythons.values()]
+
+
+def line_of(python: str, line: Sequence[str]) -> list[str]:
+    """The command line for a tree, which has outputs of its own: else each would remove what the other has written."""
+    return [python, "-m", "privtab", *(word.replace(_TREE, python.replace("/", "-")) for word in line)]
 
 
 def _times(line: Sequence[str], repetitions: int, environment: Mapping[str, str]) -> list[float]:

@@ -122,7 +122,7 @@ _COMPARED = {"20 rows": "`opa check`, one module", "5,000 rows": ""}
 
 
 def _command(line: Sequence[str], environment: Mapping[str, str], python: str) -> float:
-    return start.seconds([python, "-m", "privtab", *line], environment)
+    return start.seconds(start.line_of(python, line), environment)
 
 
 def _activation(folder: Path) -> list[Row]:
