@@ -82,7 +82,7 @@ def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys:
     policy, state = decision_rows.files(tmp_path)
     table = tmp_path / "asked.csv"
     table.write_text("who,box,brought\ndan,s/a/1,it|hr\ndan,s/a/1, hr |it\ndan,s/a/1,\nbob,s/a/1,\ndan,s/a/1,it||hr\n")
-    of_row = ["--subject", "who", "--type", "box", "--path", "box", "--action", "take"]
+    of_row = ["--subject", "who", "--resource", "box:box", "--action", "take"]
     arguments = ["-p", policy, "-s", state, "-i", table, *of_row]
     code, output, err = run(capsys, "decide", *arguments, "-o", tmp_path / "out", "--groups", "brought")
     assert (code, output) == (2, None)
@@ -218,7 +218,8 @@ def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("job", "arguments", "code", "message"),
     [
-        ("decide", ["--subject", "who", "--action", "load", "--type", "table"], 2, "`--type TYPE` and `--path COLUMN`"),
+        ("decide", ["--subject", "who", "--action", "load", "--resource", "table:"], 2, "write COLUMN, or TYPE:COLUMN"),
+        ("decide", ["--subject", "who", "--action", "load", "--resource", "tabel:what"], 2, "did you mean `table`?"),
         ("decide", ["--subject", "who", "--resource", "what"], 2, "`--action OPERATION` or `--action-column COLUMN`"),
         ("decide", ["--subject", "whom", "--action", "load", "--resource", "what"], 2, "did you mean `who`?"),
         ("decide", ["--subject", "who", "--action", "lod", "--resource", "what"], 2, "did you mean `load`?"),

@@ -206,11 +206,9 @@ class Requests:
     """Options for resources, `with` objects, flags, groups, the time and the plan."""
 
     at: AtOption = None
-    resource: Annotated[str | None, Option("a column of entities (type:path)", "COLUMN")] = None
-    type: Annotated[
-        str | None, Option("the type of all resources; --path says which column has their paths", "TYPE")
-    ] = None
-    path: Annotated[str | None, Option("a column of paths, beside --type", "COLUMN")] = None
+    resource: Annotated[
+        str, Option("a column of entities (type:path), or of the paths of entities of a type", "COLUMN|TYPE:COLUMN")
+    ]
     with_: Annotated[tuple[str, ...], Option("a second object: SLOT=COLUMN, or SLOT=TYPE:COLUMN", "SLOT=COLUMN")] = ()
     flag: Annotated[tuple[str, ...], Option("a flag that is set for all rows; may repeat", "NAME")] = ()
     attribute: Annotated[
@@ -243,7 +241,6 @@ class Requests:
 
     def check(self, question: PolicyAndState, table: InputTable, output: OutputTable, action: str | None) -> None:
         """Raise for options that cannot be combined, and for tables, states, policies and operations that do not exist."""
-        self._resource()
         self._objects()
         self._attributes()
         if self.separator is not None and not (self.separator and (self.groups or self.active_roles)):
@@ -253,8 +250,9 @@ class Requests:
         output.check()
         table.check()
         policy = question.check()
-        if action and self.type:
-            policy.vocabulary.check_operation(self.type, action)
+        resource = self._resource()
+        if action and isinstance(resource, tuple):
+            policy.vocabulary.check_operation(resource[0], action)
 
     def arguments(self, frame: DataFrame, table: InputTable) -> dict[str, Any]:
         """The options as arguments of `decide`, `visible` and `plan`."""
@@ -271,17 +269,12 @@ class Requests:
         }
 
     def _resource(self) -> str | tuple[str, str]:
-        if self.resource and not (self.type or self.path):
-            return self.resource
-        if self.type and self.path and not self.resource:
-            return self.type, self.path
-        raise UsageError("give `--resource COLUMN`, or `--type TYPE` and `--path COLUMN`")
+        return _column_or_pair(self.resource)
 
     def _objects(self) -> dict[str, str | tuple[str, str]]:
         found: dict[str, str | tuple[str, str]] = {}
         for slot, text in parse_key_values(self.with_, "--with", "SLOT=COLUMN", example="to=target_schema").items():
-            kind, colon, column = text.partition(":")
-            found[slot] = (kind, column) if colon else text
+            found[slot] = _column_or_pair(text)
         return found
 
     def _attributes(self) -> dict[str, Any]:
@@ -294,6 +287,14 @@ class Requests:
             of_kind = found if kind in ("user", "entity", "request") else found.setdefault("with", {})
             of_kind.setdefault(kind, {})[name] = column
         return found
+
+
+def _column_or_pair(text: str) -> str | tuple[str, str]:
+    """The column of entities in `COLUMN`, or the type and the column of paths in `TYPE:COLUMN`. Raises UsageError."""
+    kind, colon, column = text.partition(":")
+    if not text or (colon and not (kind and column)):
+        raise UsageError(f"`{text}`: write COLUMN, or TYPE:COLUMN")
+    return (kind, column) if colon else text
 
 
 def _near(where: str) -> str:

@@ -39,9 +39,9 @@ def decide_rows(
 
     Example:
       privtab spark decide -p cdap/final -s state.yaml -i requests.parquet -o decided --subject user --action get --resource entity
-      privtab spark decide -p cdap/final -s state.tar.gz -i asked.csv -o out.csv --subject who --action-column what --type dataset --path path
+      privtab spark decide -p cdap/final -s state.tar.gz -i asked.csv -o out.csv --subject who --action-column what --resource dataset:path
       privtab spark decide -p cdap/final -s state.yaml -i requests.parquet --subject user --action get --resource entity --explain
-      privtab spark decide -p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path --keep visible
+      privtab spark decide -p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --resource dataset:path --keep visible
     """
     if bool(user) == bool(subject):
         raise UsageError("give `--user NAME` or `--subject COLUMN`")
