@@ -147,12 +147,13 @@ def test_columns_give_attributes(spark: SparkSession, tmp_path: Path, capsys: py
     asked = pa.table({"who": ["ann"] * 3, "what": ["table:t"] * 3, "n": [0, 1, 2], "mfa": [True, False, None]})
     parquet.write_table(asked, tmp_path / "asked.parquet")
     common = ["-p", tmp_path / "lake.yaml", "-s", tmp_path / "state.yaml", "-i", tmp_path / "asked.parquet"]
-    common += ["-o", tmp_path / "out", "--subject", "who", "--action", "read", "--resource", "what", "--attribute"]
+    common += ["-o", tmp_path / "out", "--subject", "who", "--action", "read", "--resource", "what", "--with"]
     code, output, err = run(capsys, "decide", *common, "request.mfa=mfa")
     assert (code, output["allowed"], output["no_request"]) == (0, 1, 0), err
-    code, _, err = run(capsys, "decide", *common, "mfa=mfa", "--overwrite")
-    assert code == 2
-    assert "write KIND.NAME=COLUMN, as in request.mfa=mfa" in err
+    for part, said in (("mfa=mfa", "mfa"), ("mfa=what", "mfa"), ("request.=mfa", "of the request")):
+        code, output, err = run(capsys, "decide", *common, part, "--overwrite")
+        assert (code, output) == (2, None), err
+        assert said in err.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -185,22 +186,22 @@ def test_entitlements_of_requests_that_give_attributes(
     spark: SparkSession, given: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common = ["-p", given / "lake.yaml", "-s", given / "state.yaml", "-o", given / "m", "--overwrite"]
-    for options, rows in (([], 0), (["--attribute", "request.mfa=true"], 1), (["--attribute", "request.mfa=false"], 0)):
+    for options, rows in (([], 0), (["--with", "request.mfa=true"], 1), (["--with", "request.mfa=false"], 0)):
         code, output, err = run(capsys, "entitlements", *common, *options)
         assert (code, output["rows"]) == (0, rows), err
 
 
 def test_certified_requests_give_attributes(given: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["-p", given / "lake.yaml", "-s", given / "state.yaml", "-o", given / "it", "--plan", "process"]
-    code, output, err = run(capsys, "certify", *common, "--attribute", "request.mfa=true")
+    code, output, err = run(capsys, "certify", *common, "--with", "request.mfa=true")
     assert (code, output["totals"]["entitlements"]) == (0, 1), err
     for options, expected in (
         (["request.mfa=yes"], "the attribute `mfa` of the request must be"),
         (["request.mf=true"], "unknown attribute `request.mf`; did you mean `mfa`?"),
-        (["mfa=true"], "`--attribute mfa=true`: write KIND.NAME=VALUE"),
+        (["mfa=true"], "no operation uses the flag `mfa`"),
         (["user.team=a"], "a matrix is about many users: their attributes come from the state alone"),
     ):
-        code, _, err = run(capsys, "certify", *common, "--overwrite", "--attribute", *options)
+        code, _, err = run(capsys, "certify", *common, "--overwrite", "--with", *options)
         assert code == 2
         assert expected in err
 
@@ -233,7 +234,7 @@ def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: 
         ("decide", [*LOADS, "-i", "ask"], 3, "no such file, and no such table: ask"),
         ("decide", [*LOADS, "-i", "pyproject.csv"], 3, "no such table: pyproject.csv; did you mean `pyproject.toml`?"),
         ("decide", [*LOADS, "-o", "out.xlsx"], 2, "`.xlsx` is not the suffix of a format that can be written"),
-        ("decide", [*LOADS, "--flag", "forse"], 2, "unknown flag `forse`"),
+        ("decide", [*LOADS, "--with", "forse"], 2, "unknown flag `forse`"),
         ("decide", [*LOADS, "--separator", ";"], 2, "`--separator TEXT` needs `--groups COLUMN` or"),
         ("decide", [*LOADS, "--groups", "who", "--separator", ""], 2, "`--separator TEXT` needs"),
         ("decide", [*LOADS, "--input-option", "format=nope"], 3, "nope"),

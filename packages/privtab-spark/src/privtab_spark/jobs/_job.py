@@ -25,6 +25,7 @@ from privtab.base import (
     printable_json,
     printable_output,
 )
+from privtab_analysis.given_options import parts_given
 from privtab_spark.failures import first_lines, spark_errors
 from privtab_spark.formats import SPARK
 from privtab_spark.jobs._options import Option, arguments_of, parser_of
@@ -209,13 +210,12 @@ class Requests:
     resource: Annotated[
         str, Option("a column of entities (type:path), or of the paths of entities of a type", "COLUMN|TYPE:COLUMN")
     ]
-    with_: Annotated[tuple[str, ...], Option("a second object: SLOT=COLUMN, or SLOT=TYPE:COLUMN", "SLOT=COLUMN")] = ()
-    flag: Annotated[tuple[str, ...], Option("a flag that is set for all rows; may repeat", "NAME")] = ()
-    attribute: Annotated[
+    with_: Annotated[
         tuple[str, ...],
         Option(
-            "an attribute that each row gives: user.NAME, entity.NAME, request.NAME or SLOT.NAME; may repeat",
-            "KIND.NAME=COLUMN",
+            "what requests carry: a second object (SLOT=COLUMN, SLOT=TYPE:COLUMN), a flag for all rows (NAME), or an attribute "
+            "that each row gives (user.NAME=COLUMN, entity., request. or SLOT.NAME=COLUMN); may repeat",
+            "PART",
         ),
     ] = ()
     groups: Annotated[
@@ -260,7 +260,7 @@ class Requests:
         return {
             "resource": self._resource(),
             "with_": self._objects(),
-            "flags": self.flag,
+            "flags": flags_of(self.with_),
             "groups": _names(frame, "groups", self.groups, self.separator, csv=csv),
             "active_roles": _names(frame, "roles", self.active_roles, self.separator, csv=csv),
             "attributes": self._attributes(),
@@ -273,20 +273,25 @@ class Requests:
 
     def _objects(self) -> dict[str, str | tuple[str, str]]:
         found: dict[str, str | tuple[str, str]] = {}
-        for slot, text in parse_key_values(self.with_, "--with", "SLOT=COLUMN", example="to=target_schema").items():
+        for slot, text in parse_key_values(
+            parts_given(self.with_)[1], "--with", "SLOT=COLUMN", example="to=target_schema"
+        ).items():
             found[slot] = _column_or_pair(text)
         return found
 
     def _attributes(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         form, example = "KIND.NAME=COLUMN", "request.mfa=mfa"
-        for place, column in parse_key_values(self.attribute, "--attribute", form, example=example).items():
-            kind, dot, name = place.partition(".")
-            if not dot:
-                raise UsageError(f"`--attribute {place}={column}`: write {form}, as in {example}")
+        for place, column in parse_key_values(parts_given(self.with_)[2], "--with", form, example=example).items():
+            kind, _, name = place.partition(".")
             of_kind = found if kind in ("user", "entity", "request") else found.setdefault("with", {})
             of_kind.setdefault(kind, {})[name] = column
         return found
+
+
+def flags_of(parts: Sequence[str]) -> tuple[str, ...]:
+    """The flags among what requests carry."""
+    return tuple(flag.removesuffix("=true") for flag in parts_given(parts)[0])
 
 
 def _column_or_pair(text: str) -> str | tuple[str, str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import GivenAttributes, UsageError, parse_key_values
-from privtab_analysis.given_options import attribute_values
-from privtab_spark.jobs._job import AtOption, InputTable, OutputTable, PolicyAndState, SessionOptions, run
+from privtab_analysis.given_options import attribute_values, parts_given
+from privtab_spark.jobs._job import AtOption, InputTable, OutputTable, PolicyAndState, SessionOptions, flags_of, run
 from privtab_spark.jobs._options import Option
 from privtab_spark.policies import open_policy
 
@@ -36,19 +36,16 @@ class MatrixOptions(PolicyAndState):
     with_: Annotated[
         tuple[str, ...],
         Option(
-            "the second object (type:path) of operations that look at one; without it they are left out", "SLOT=ENTITY"
+            "what every request carries: the second object of operations that look at one (SLOT=TYPE:PATH; without it they are "
+            "left out), a flag (NAME), or an attribute (request.NAME=VALUE, SLOT.NAME=VALUE); may repeat",
+            "PART",
         ),
-    ] = ()
-    flag: Annotated[tuple[str, ...], Option("a flag that is set; may repeat", "NAME")] = ()
-    attribute: Annotated[
-        tuple[str, ...],
-        Option("an attribute that every request gives: request.NAME or SLOT.NAME; may repeat", "KIND.NAME=VALUE"),
     ] = ()
 
     def check_scope(self) -> None:
         """Raise for an invalid scope."""
         objects = self._objects()
-        if self.attribute:
+        if parts_given(self.with_)[2]:
             from privtab_spark.matrix.question import check_attributes
             from privtab_spark.matrix.question import objects as parsed
 
@@ -65,7 +62,7 @@ class MatrixOptions(PolicyAndState):
             "users": self.user or None,
             "principals": self.principal or None,
             "with_": self._objects(),
-            "flags": self.flag,
+            "flags": flags_of(self.with_),
             "attributes": self._attributes(),
         }
 
@@ -83,16 +80,15 @@ class MatrixOptions(PolicyAndState):
 
     def _objects(self) -> dict[str, str]:
         form, example = "SLOT=TYPE:PATH", "to=schema:m/c/s"
-        found = parse_key_values(self.with_, "--with", form, example=example)
+        found = parse_key_values(parts_given(self.with_)[1], "--with", form, example=example)
         for slot, text in found.items():
             if not text.partition(":")[0] or ":" not in text:
                 raise UsageError(f"`--with {slot}={text}`: write {form}, as in {example}")
         return found
 
     def _attributes(self) -> GivenAttributes:
-        if not self.attribute:
-            return GivenAttributes.NONE
-        return attribute_values(self.attribute, open_policy(self.policy).vocabulary)
+        given = parts_given(self.with_)[2]
+        return attribute_values(given, open_policy(self.policy).vocabulary) if given else GivenAttributes.NONE
 
 
 def _listed(path: str) -> bool:
