@@ -102,7 +102,7 @@ def run(
     Example:
       privtab test
       privtab test cdap
-      privtab test cdap/final@namespace/list=parent
+      privtab test cdap/initial@use_cases
       privtab test cdap/final --engine both --mutation
       privtab test gravitino/1.1.0 --filter 'drop table*' -x
       privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
