@@ -22,7 +22,7 @@ def test_written_files_follow_the_umask(
         f"state pack {state} -p {policy} -o {out}/state.tar.gz",
         f"compile {policy} -o {out}/build",
         f"registry put {out}/registry {out}/state.tar.gz --channel dev --why first",
-        f"keys new {tmp_path}/key.pem",
+        f"bundle keys {tmp_path}/key.pem --new ES256",
     )
     for line in lines:
         command = f"umask {umask}; {PRIVTAB} {line}"
