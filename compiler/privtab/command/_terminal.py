@@ -54,6 +54,7 @@ class Terminal(Printer, Console):
 
         Yields what moves the bar: by a number, or to a number of a total.
 
+        >>> from privtab.command import err
         >>> with err().progress(2, "comparing users") as advance:
         ...     advance()
         """
@@ -81,6 +82,7 @@ class Terminal(Printer, Console):
     def spinner(self, message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:
         """A spinner, which appears after some seconds; yields what changes its message. None without a terminal.
 
+        >>> from privtab.command import err
         >>> with err().spinner("reading the state", after=1.0):
         ...     rows = [1, 2]
         """
