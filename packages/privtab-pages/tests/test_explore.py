@@ -405,7 +405,9 @@ def test_a_long_table_is_folded_by_type() -> None:
     html = Html(found.text)
     assert problems(html) == []
     folds = [given for given in html.all("details") if given.get("class") == "fold"]
-    assert len(folds) == 1 + len({rule.entity for rule in program.rules.values()})
+    assert len(folds) == 2 + len({rule.entity for rule in program.rules.values()}), (
+        "privileges, readings, and the types"
+    )
     assert not any("open" in given for given in folds)
     assert {f"{rule.entity}.{rule.operation}" for rule in program.rules.values()} <= {
         given["id"] for given in html.all("tr") if "id" in given
