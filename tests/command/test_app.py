@@ -205,6 +205,11 @@ def test_names_of_policies_and_channels_are_completed(tmp_path: Path, monkeypatc
     assert completed("privtab describe cdap/f") == ["cdap/final"]
     assert completed("privtab who-can read x:y -p cdap/f") == ["cdap/final"]
     assert completed("privtab filter ann read table --dialect s") == ["snowflake", "spark", "sqlite"]
+    assert completed("privtab explain -p cdap/final ann read_") == ["read_events", "read_metadata"]
+    assert completed("privtab who-can -p cdap/final read st") == ["stream:"]
+    assert completed("privtab filter -p cdap/final ann read da") == ["dataset"]
+    assert completed("privtab explain ann read_") == [], "no policy is named yet"
+    assert completed("privtab explain -p nowhere/x ann read_") == []
     assert completed("privtab deploy -r registry -c d") == ["dev"]
     assert completed("privtab registry rollback -c ", PRIVTAB_REGISTRY="registry") == ["dev", "prod"]
     assert completed("privtab deploy -r nowhere -c d") == []

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path, PosixPath
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 from privtab.base import files
 from privtab.base.errors import PrivtabError, UsageError
+
+if TYPE_CHECKING:
+    from privtab.ir import Program
 
 
 class Location(PosixPath):
@@ -68,7 +71,8 @@ def option(
     """An option as a command line has it: its names, and the name of its value, if the option takes a value.
 
     A value of the kind `STATE` may be an address, a value of the kind `TOKEN` is the token in a file, and the shell completes
-    a value of the kind `POLICY`. `kind`: where the name of the value does not say so. `names`: the names for completion.
+    values of the kinds `POLICY`, `OPERATION`, `TYPE` and `ENTITY`, the last three from the policy that the line names before.
+    `kind`: where the name of the value does not say so. `names`: the names for completion.
 
     >>> option("--policy -p POLICY", "A policy by name.").metavar
     'POLICY'
@@ -86,7 +90,7 @@ def argument(
 ) -> Any:
     """An argument with the name that help gives it.
 
-    `kind`: `STATE` or `POLICY`, where the name does not say so. `also`: the option that the first argument may be written as.
+    `kind`: as for options, where the name does not say so. `also`: the option that the first argument may be written as.
     A function as the meaning is called when help is printed: it may look for files.
 
     >>> argument("A", "The policy to compare.", kind="POLICY", also="--policy -p").metavar
@@ -103,6 +107,11 @@ def _typed(kind: str | None, names: Sequence[str], settings: dict[str, Any]) -> 
             return {"callback": lambda value: _token(names[0], value), **settings}
         case "POLICY":
             return {"autocompletion": lambda incomplete: _completed(_policies, incomplete), **settings}
+        case "OPERATION" | "TYPE" | "ENTITY":
+            return {
+                "autocompletion": lambda ctx, incomplete: _completed_by_policy(_NAMES[kind], ctx, incomplete),
+                **settings,
+            }
         case _:
             return settings
 
@@ -111,6 +120,22 @@ def _policies() -> Iterable[str]:
     from privtab.pipeline import policy_names
 
     return policy_names()
+
+
+_NAMES: Mapping[str, Callable[[Program], Iterable[str]]] = {
+    "OPERATION": lambda program: sorted({rule.operation for rule in program.rules.values()}),
+    "TYPE": lambda program: program.entities,
+    "ENTITY": lambda program: [f"{type_}:" for type_ in program.entities],
+}
+"""The names of a policy for each kind of value."""
+
+
+def _completed_by_policy(names: Callable[[Program], Iterable[str]], ctx: Any, incomplete: str) -> list[str]:
+    """The names with this prefix in the policy of the line; none before the line names one."""
+    from privtab.command._files import load_policy
+
+    policy = ctx.params.get("policy")
+    return _completed(lambda: names(load_policy(policy)), incomplete) if policy else []
 
 
 def _completed(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:

@@ -38,8 +38,10 @@ MOST_CHAINS = 3
 
 def run(
     user: Annotated[str, argument("USER", "The user.")],
-    action: Annotated[str, argument("ACTION", "The operation.")],
-    resource: Annotated[str, argument("RESOURCE", "The entity, as type:path (table:demo/hive/sales/orders).")],
+    action: Annotated[str, argument("ACTION", "The operation.", kind="OPERATION")],
+    resource: Annotated[
+        str, argument("RESOURCE", "The entity, as type:path (table:demo/hive/sales/orders).", kind="ENTITY")
+    ],
     *,
     options: ask.RequestOptions,
     everything: Annotated[bool, option("--all", "Show all ways and rows, and the missing parts.")] = False,

@@ -45,7 +45,9 @@ def run(
     ] = None,
     resource: Annotated[str | None, argument("ENTITY", "The entity, as type:path.")] = None,
     *,
-    operation: Annotated[str | None, option("--operation OP", "Find paths to an operation on ENTITY instead.")] = None,
+    operation: Annotated[
+        str | None, option("--operation OP", "Find paths to an operation on ENTITY instead.", kind="OPERATION")
+    ] = None,
     carried: ask.RequestOptions,
     all_users: Annotated[bool, option("--all", "Search for every user of the state, and for an unknown user.")] = False,
     max_steps: ask.StepsOption = None,

@@ -24,7 +24,7 @@ By = Literal["user", "principal"]
 
 
 def run(
-    operation: Annotated[str, argument("OP", "The operation.")],
+    operation: Annotated[str, argument("OP", "The operation.", kind="OPERATION")],
     resource: Annotated[str, argument("ENTITY", "The entity, as type:path (table:demo/hive/sales/orders).")],
     *,
     with_: ask.WithOption = None,
