@@ -30,9 +30,9 @@ class MatrixOptions(PolicyAndState):
     entities: Annotated[
         str | None, Option("a column `entity`, or `type` and `path`; default: all that the state names", "TABLE", "-e")
     ] = None
-    operation: Annotated[tuple[str, ...], Option("load, or table/load; may repeat; default: all", "NAME")] = ()
+    operation: Annotated[tuple[str, ...], Option("an operation, as table/load; may repeat; default: all", "NAME")] = ()
     user: Annotated[tuple[str, ...], Option("a user; may repeat; default: every user", "NAME")] = ()
-    principal: Annotated[tuple[str, ...], Option("role:analyst, group:hr, user:alice; may repeat", "NAME")] = ()
+    principal: Annotated[tuple[str, ...], Option("a principal, as role:analyst; may repeat", "NAME")] = ()
     with_: Annotated[
         tuple[str, ...],
         Option(
