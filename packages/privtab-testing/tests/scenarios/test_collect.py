@@ -84,7 +84,7 @@ def test_variants_and_readings_are_subjects_of_their_own_and_cover_what_they_cha
 
 def test_readings_of_the_command_line_replace_those_of_the_files(tmp_path: Path) -> None:
     write(tmp_path, a=POLICY, a__scenarios="scenarios: 1\n" + CASE)
-    [plan] = [p for p in plans([tmp_path], {"store/open": "strict"}) if p.cases]
+    [plan] = [p for p in plans([f"{tmp_path / 'a.yaml'}@store/open=strict"]) if p.cases]
     assert plan.subject.readings == (("store/open", "strict"),)
 
 
@@ -154,7 +154,7 @@ def test_each_bad_reading_is_reported_at_its_place(tmp_path: Path) -> None:
 def test_a_bad_reading_of_the_command_line_is_bad_usage(tmp_path: Path) -> None:
     write(tmp_path, a=POLICY, a__scenarios="scenarios: 1\nreadings: {store/open: strict}\n" + CASE)
     with pytest.raises(UsageError, match="no reading `loose`"):
-        plans([tmp_path], {"store/open": "loose"})
+        plans([f"{tmp_path / 'a.yaml'}@store/open=loose"])
 
 
 def test_a_system_is_all_its_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
