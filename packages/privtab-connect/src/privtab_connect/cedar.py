@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from privtab.base import FileError
-from privtab_connect.fga import ANYONE, USER, Computed, Direct, Joined, Model, Relation, Tokens, Tree, Unsaid
+from privtab_connect.fga import USER, Anyone, Computed, Direct, Joined, Model, Relation, Tokens, Tree, Unsaid
 
 Expression: TypeAlias = tuple[Any, ...]
 """An operator or a kind of value, and what belongs to it: `("in", ("principal",), (".", ("resource",), "readers"))`."""
@@ -296,9 +296,7 @@ class CedarModel:
                 self._say(policy.place, of, str(error))
                 continue
             if False not in parts:
-                found.append(
-                    Joined("and", tuple(parts)) if len(parts) > 1 else parts[0] if parts else Direct((ANYONE,))
-                )
+                found.append(Joined("and", tuple(parts)) if len(parts) > 1 else parts[0] if parts else Anyone())
         return Joined("or", () if forbidden else tuple(found))
 
     def _concerns(self, policy: Policy, action: str, kind: str) -> bool:

@@ -19,8 +19,6 @@ from privtab.base import FileError
 USER = "user"
 MEMBERS = {"group": "member", "role": "assignee"}
 """Types whose usersets are principals, and the relation that makes them so."""
-ANYONE = "anyone"
-"""The one of whom a relation says that it is everybody's."""
 STORE = "fga_store"
 """The one entity around those that lie in entities of their own type: a type that nests lies in another."""
 _TOKEN = re.compile(r"(?P<skip>(?:\s|(?<!\S)#[^\n]*)+)|(?P<name>[^\s\[\](){},:#]+)|(?P<mark>[\[\](){},:#])")
@@ -49,7 +47,12 @@ class Joined:
     parts: tuple[Tree, ...]
 
 
-Tree: TypeAlias = Direct | Computed | Joined
+@dataclass(frozen=True, slots=True)
+class Anyone:
+    """Everybody, whom no tuple names."""
+
+
+Tree: TypeAlias = Direct | Computed | Joined | Anyone
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,12 @@ def read(text: str, path: str) -> Model:
         document = json.loads(text)
         if document["schema_version"] != "1.1":
             raise FileError(f"{path}: a model of schema {document['schema_version']}: the command reads 1.1")
-        return {each["type"]: _relations(each, path) for each in document["type_definitions"]}
+        found = {each["type"]: _relations(each, path) for each in document["type_definitions"]}
+        if len(found) < len(document["type_definitions"]):
+            raise FileError(f"{path}: two types have one name")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileError(f"{path}: no authorization model of OpenFGA: {error}") from error
+    return found
 
 
 def _relations(definition: Mapping[str, Any], path: str) -> dict[str, Relation]:
@@ -168,11 +174,15 @@ class _Reader(Tokens):
             if word == "condition":
                 self._condition()
                 continue
-            name = self.need()
+            place, name = self.place(), self.need()
+            if name in found:
+                raise FileError(f"{place}: a second type `{name}`")
             relations = found[name] = {}
             if self.take("relations"):
                 while self.take("define"):
                     place, relation = self.place(), self.need()
+                    if relation in relations:
+                        raise FileError(f"{place}: a second relation `{relation}` of `{name}`")
                     self.need(":")
                     relations[relation] = Relation(self.tree(), place)
         if self.next < len(self.tokens):
@@ -247,6 +257,7 @@ class Derived:
             for word in self.model[name]:
                 if word != MEMBERS[name]:
                     self._say(name, word, f"a relation to a {name}, which is a principal")
+        self._second_places()
         for name in self.entities:
             self._place(name)
         rows = {name: self._rows(name) for name in self.entities}
@@ -268,19 +279,33 @@ class Derived:
         if unsaid not in self.unsaid:
             self.unsaid.append(unsaid)
 
+    def _inherits(self, name: str) -> Iterator[str]:
+        """The relations by which entities of a type inherit others from entities."""
+        words = (c.place for r in self.model[name].values() for c in _computed(r.tree) if c.place)
+        return (word for word in dict.fromkeys(words) if self._around(name, word))
+
+    def _around(self, name: str, word: str) -> tuple[str, ...]:
+        """The types that a relation names entities of; none if it names others, too."""
+        tree = self.model[name][word].tree if word in self.model[name] else None
+        return tree.types if isinstance(tree, Direct) and {*tree.types} <= {*self.entities} else ()
+
+    def _second_places(self) -> None:
+        """Find the places: an entity lies in one of a type, and what lies in two by two relations would have the rights of both."""
+        self.places = {word for name in self.entities for word in self._inherits(name)}
+        for name in self.entities:
+            known: set[str] = set()
+            for word in dict.fromkeys((*self._inherits(name), *sorted(self.places))):
+                types = self._around(name, word) if word in self.places else ()
+                if known & {*types}:
+                    self.places.remove(word)  # of every type: the tuples of a relation are read alike
+                    self._say(name, word, f"it names a second place in a {types[0]}")
+                known |= {*types}
+
     def _place(self, name: str) -> None:
         """What entities of a type lie in, by the relations that others are inherited by."""
         around: dict[str, None] = {}
-        for word in dict.fromkeys(c.place for r in self.model[name].values() for c in _computed(r.tree) if c.place):
-            relation = self.model[name].get(word)
-            if (
-                relation is None
-                or not isinstance(relation.tree, Direct)
-                or not set(relation.tree.types) <= set(self.entities)
-            ):
-                continue
-            self.places.add(word)
-            around |= dict.fromkeys(relation.tree.types)
+        for word in self._inherits(name):
+            around |= dict.fromkeys(self._around(name, word) if word in self.places else ())
         if name in around:
             self._nested.add(name)
         others = [other for other in around if other != name]
@@ -317,12 +342,7 @@ class Derived:
         )
 
     def _types(self, name: str, place: str) -> tuple[str, ...]:
-        relation = self.model[name].get(place)
-        return (
-            relation.tree.types
-            if relation is not None and isinstance(relation.tree, Direct) and place in self.places
-            else ()
-        )
+        return self._around(name, place) if place in self.places else ()
 
     def _atoms(self, name: str, word: str, seen: tuple[tuple[str, str], ...], *, level: str) -> list[str]:
         """The alternatives of a relation, as cells; what a table cannot say is named, and no alternative."""
@@ -334,6 +354,8 @@ class Derived:
 
     def _tree(self, tree: Tree, name: str, word: str, seen: tuple[tuple[str, str], ...], level: str) -> list[str]:
         match tree:
+            case Anyone():
+                return ["anyone"]
             case Direct(types=types):
                 return self._direct(types, name, word, level)
             case Computed(relation=other, place=None):
@@ -358,12 +380,14 @@ class Derived:
 
     def _direct(self, types: Iterable[str], name: str, word: str, level: str) -> list[str]:
         known = False
-        if types == (ANYONE,):
-            return [ANYONE]
         if not types:
             self._say(name, word, "it does not say who may have it")
         for each in types:
             kind, _, among = each.replace(":", "#").partition("#")
+            if among and MEMBERS.get(kind) == among and kind in self.model and not self._principal(kind):
+                # its tuples are read as grants to those whom others name as members, more than it has
+                self._say(name, word, f"`{each}`: the model works them out")
+                return []
             if " " in each:
                 self._say(name, word, f"`{each.replace(' ', ' with ')}`: a condition")
             elif each in {USER, f"{USER}:*"} or (kind in MEMBERS and among == MEMBERS[kind] and kind in self.model):

@@ -332,6 +332,37 @@ def test_two_places_are_one_too_many() -> None:
 
 
 @pytest.mark.parametrize(
+    "another", ["", "type note\n  relations\n    define origin: [folder]\n    define r: viewer from origin\n"]
+)
+@pytest.mark.parametrize("used", ["", "    define copier: viewer from origin\n"])
+def test_two_relations_to_entities_of_one_type_are_one_place(used: str, another: str, tmp_path: Path) -> None:
+    made = derived(WHOLE + "    define origin: [folder]\n" + used + another)
+    whose = [("user:ann", "viewer", "folder:f"), ("folder:g", "parent", "folder:f")]
+    if not used + another:
+        assert made.values()["parent"] == "parent"
+        return
+    assert any("a second place in a folder" in each for each in told(made))
+    decide, _ = decided(tmp_path, made, [*whose, ("folder:f", "origin", "doc:d"), ("folder:g", "parent", "doc:d")])
+    assert not decide("user:ann", "can_read", "doc:d")
+    assert made.values()["parent"] == "parent"
+
+
+def test_a_type_called_anyone_is_not_everybody() -> None:
+    made = derived(WHOLE + "    define x: [anyone]\ntype anyone\n")
+    assert '    x: "nobody"' in made.text
+    assert told(made) == [
+        "model.fga:25:12: error: `x` of `doc`: `anyone`: neither users, the members of a group, nor a role"
+    ]
+
+
+def test_members_whom_the_model_works_out_are_not_those_of_the_tuples() -> None:
+    group = "define banned: [user]\n    define member: [user] but not banned"
+    made = derived(WHOLE.replace("define member: [user, group#member]", group))
+    assert '    viewer: "nobody"' in made.text.partition("  doc:\n    owner:")[2]
+    assert any("`group#member`: the model works them out" in each for each in told(made))
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("model\n  schema 1.0\n", "model.fga: a model of schema 1.0"),
@@ -340,6 +371,9 @@ def test_two_places_are_one_too_many() -> None:
         ("model\n  schema 1.1\nwhat a\n", "model.fga:3:1: expected `type` or `condition`, not `what`"),
         ("model\n  schema 1.1\ncondition c(x: string) {\n  x == '{'\n", "model.fga:5:1: expected `}`"),
         ("{}", "model.fga: no authorization model of OpenFGA"),
+        ("model\n  schema 1.1\ntype a\ntype a\n", "model.fga:4:6: a second type `a`"),
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user] but not y\n    define x: [user]\n", "model.fga:6:12: a second relation `x` of `a`"),
+        ('{"schema_version": "1.1", "type_definitions": [{"type": "a"}, {"type": "a"}]}', "model.fga: two types have one name"),
         ('{"schema_version": "1.1", "type_definitions": [{"type": "a", "relations": {"x": {"other": {}}}}]}', "unknown userset `other`"),
     ],
 )  # fmt: skip
