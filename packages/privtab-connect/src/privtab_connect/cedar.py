@@ -46,9 +46,9 @@ class Schema:
             found |= more
         return found
 
-    def people(self, kind: str) -> bool:
+    def people(self, kind: Any) -> bool:
         """Whether values of a type are users, groups, or sets of them."""
-        return kind.removeprefix("Set ") in self.users | self.groups
+        return isinstance(kind, str) and kind.removeprefix("Set ") in self.users | self.groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Reader(Tokens):
 
     TOKEN: ClassVar = re.compile(
         r"(?P<skip>(?:\s|//[^\n]*)+)|(?P<name>[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*|\?(?:principal|resource)\b)"
-        r'|(?P<value>"(?:[^"\\]|\\.)*"|\d+)|(?P<mark>\|\||&&|[=!<>]=|::|[^\s\w])'
+        r'|(?P<value>"(?:[^"\\]|\\.)*"|\d+)|(?P<mark>\|\||&&|[=!<>]=|::|\S)'
     )
 
     def ahead(self) -> str:
@@ -80,8 +80,12 @@ class _Reader(Tokens):
 
     def word(self) -> str:
         """A name, or a text without its quotes."""
+        place = self.place()
         found = self.any() if self.ahead().startswith('"') else self.need()
-        return json.loads(found) if found.startswith('"') else found
+        try:
+            return json.loads(found) if found.startswith('"') else found
+        except ValueError:
+            raise FileError(f"{place}: {found} has an escape that is not read here") from None
 
     def words(self) -> list[str]:
         """A word, or a list of them in brackets or behind commas."""
@@ -111,7 +115,9 @@ class _Reader(Tokens):
                     self.need()
                     self.need("{")
                 case "type":
-                    name = self.need()
+                    place, name = self.place(), self.need()
+                    if name in commons:
+                        raise FileError(f"{place}: two types are called `{name}` without their namespaces")
                     self.need("=")
                     commons[name] = self.kind(commons)
                     self.need(";")
@@ -137,6 +143,8 @@ class _Reader(Tokens):
                     found.within |= dict.fromkeys(names, groups)
                     found.actions |= dict.fromkeys(names, _listed(applies.get("resource", [])))
                     found.users |= set(_listed(applies.get("principal", [])))
+        if twice := commons.keys() & found.parents.keys():
+            raise FileError(f"{self.place()}: two types are called `{twice.pop()}` without their namespaces")
         return found
 
     def kind(self, commons: Mapping[str, Any]) -> Any:
@@ -161,16 +169,19 @@ class _Reader(Tokens):
         return found
 
     def policies(self) -> Iterator[Policy]:
-        number = 0
+        number, names = 0, set[str]()
         while self.next < len(self.tokens):
             name, place = self.annotations() or f"policy{number}", self.place()
+            if _word(name) in names:
+                raise FileError(f"{place}: two policies are called `{_word(name)}`")
+            names.add(_word(name))
             effect = self.need("permit", "forbid")
             self.need("(")
             scope = {}
             for variable in ("principal", "action", "resource"):
                 scope[variable] = self.expression()
-                if any((variable,) not in (part, *part[1:2]) for part in _conjuncts(scope[variable])):
-                    raise FileError(f"{place}: expected `{variable}` in the scope")
+                if not all(_scopes(part, variable) for part in _conjuncts(scope[variable])):
+                    raise FileError(f"{place}: expected `{variable}` in the scope, alone or with `==`, `in` or `is`")
                 self.take(",")
             self.need(")")
             conditions = []
@@ -235,10 +246,26 @@ class _Reader(Tokens):
                 self.need(more)
                 parts.append(self.expression())
             return ("if", *parts)
-        if not word[0].isalnum() and word[0] not in '"_?':
+        if not re.match(r'["?\w]', word, re.ASCII):
             self.next -= 1
             raise FileError(f"{self.place()}: expected a value, not `{word}`")
         return (word,)
+
+
+def _scopes(part: Expression, variable: str) -> bool:
+    """Whether a part of a scope is a variable, or compares it with what scopes may name."""
+    match part:
+        case (str(word),):
+            return word == variable
+        case ("is", (str(word),), _):
+            return word == variable != "action"
+        case ("==" | "in", (str(word),), ("entity", *_)):
+            return word == variable
+        case ("==" | "in", (str(word),), (str(slot),)):
+            return word == variable != "action" and slot == f"?{variable}"
+        case ("in", ("action",), ("list", *entities)):
+            return variable == "action" and all(entity[0] == "entity" for entity in entities)
+    return False
 
 
 def _listed(found: Any) -> list[str]:
@@ -247,7 +274,10 @@ def _listed(found: Any) -> list[str]:
 
 def read(schema: str, policies: str, paths: tuple[str, str]) -> CedarModel:
     """The model of a schema and its policies. Raises FileError for what is neither."""
-    return CedarModel(_Reader(schema, paths[0]).schema(), tuple(_Reader(policies, paths[1]).policies()), paths[0])
+    try:
+        return CedarModel(_Reader(schema, paths[0]).schema(), tuple(_Reader(policies, paths[1]).policies()), paths[0])
+    except RecursionError:
+        raise FileError(f"{paths[1]}: conditions are nested too deep") from None
 
 
 class CedarModel:
@@ -262,6 +292,8 @@ class CedarModel:
         self.model: Model = {USER: {}, GROUP: {"member": Relation(Direct(PEOPLE), path)}}
         self.model |= {name: {} for name in self.types.values()}
         self.operations: dict[str, set[str]] = {name: set() for name in self.types.values()}
+        if len({*map(_word, schema.actions)}) < len(schema.actions):
+            raise FileError(f"{path}: two actions are called alike but for signs")
         asked = [(action, kind) for action, kinds in schema.actions.items() for kind in dict.fromkeys(kinds)]
         for action, kind in asked:
             if kind in self.types:
@@ -380,14 +412,15 @@ class CedarModel:
         attributes = self.schema.attributes[kind]
         match of:
             case (".", ("resource",), str(word)) if self.schema.people(attributes.get(word, "")):
-                users = self.schema.users if how == "==" else {f"Set {user}" for user in self.schema.users}
+                alone = self.schema.users - self.schema.groups  # a row that names a group is about its members
+                users = alone if how == "==" else {f"Set {user}" for user in alone}
                 if how != "in" and attributes[word] not in users:
                     raise _Unsaid(f"`{word}` is not of the principal's type")
-                if word in self.operations[self.types[kind]]:
-                    raise _Unsaid(f"`{word}` is an attribute and an action")
+                if word in self.operations[self.types[kind]] or not word.isidentifier():
+                    raise _Unsaid(f"`{word}` is an attribute and an action, or no name of a privilege")
                 self.model[self.types[kind]][word] = Relation(Direct(PEOPLE), self.path)
                 return Computed(word)
-            case (".", (".", ("resource",), str(place)), str(word)) if attributes.get(place, "") in self.types:
+            case (".", (".", ("resource",), str(place)), str(word)) if attributes.get(place, "") in [*self.types]:
                 above = attributes[place]
                 if self.types[above] == self.types[kind]:
                     raise _Unsaid(f"`{place}`: it lies in another of its type")

@@ -21,7 +21,7 @@ SCHEMA = """\
 type Acl = { viewers: Set<Team>, editors?: Team }; // shared
 entity User in [Team];
 entity Team in [Team];
-entity Project = { owner: User, "viewers": Set<Team>, managers: Team };
+entity Project = { owner: User, "viewers": Set<Team>, managers: Team, acl?: Acl };
 entity BugReport in [Project] = { project: Project, reporter: User, watchers: Set<User>, votes: Long };
 action "view", "edit" appliesTo { principal: [User], resource: [Project, BugReport] };
 action close in [changes] appliesTo { principal: User, resource: BugReport, context: { at: Long } };
@@ -187,6 +187,8 @@ UNSAID = [
     ("permit (principal, action == Action::\"archive\", resource) when { if true then true else false };", "`if true then true else false`: a condition on values"),
     ("permit (principal == ?principal, action == Action::\"archive\", resource);", "its only slot is `?principal`"),
     ("@id(\"viewers\") permit (principal == ?principal, action == Action::\"archive\", resource == ?resource);", "`viewers` is a policy with slots, and an action or an attribute"),
+    ("permit (principal, action == Action::\"archive\", resource) when { principal in resource.acl };", "`resource.acl`: no attribute of the resource"),
+    ("permit (principal, action == Action::\"archive\", resource) when { principal in resource.acl.viewers };", "`resource.acl.viewers`: no attribute of the resource"),
 ]  # fmt: skip
 
 
@@ -213,6 +215,29 @@ def test_groups_of_actions_are_all_their_actions_and_are_none_themselves() -> No
         assert (unsaid, f'    close: "{allowed}"' in found.text) == ([], True)
     forbidden = 'forbid (principal, action in Action::"everything", resource);'
     assert '    close: "nobody"' in derived(schema, f"{close} {forbidden}")[0].text
+
+
+def test_a_group_that_asks_is_not_all_its_members() -> None:
+    schema = SCHEMA.replace(
+        "action archive appliesTo { principal: [User]", "action archive appliesTo { principal: [User, Team]"
+    )
+    for condition in ("principal == resource.managers", "resource.viewers.contains(principal)"):
+        found, unsaid = derived(
+            schema, f'permit (principal, action == Action::"archive", resource) when {{ {condition} }};'
+        )
+        assert '    archive: "nobody"' in found.text
+        assert ["is not of the principal's type" in each for each in unsaid] == [True]
+
+
+def test_what_is_held_on_two_entities_of_a_type_is_one_of_them() -> None:
+    schema = SCHEMA.replace("reporter: User", "reporter: User, copied: Project")
+    policies = """permit (principal, action == Action::"view", resource is BugReport) when { principal == resource.project.owner };
+    permit (principal, action == Action::"edit", resource is BugReport) when { principal == resource.copied.owner };"""
+    found, unsaid = derived(schema, policies)
+    table = found.text.partition("  bug_report:\n")[2].partition("tables:")[2]
+    assert '    view: "owner (project)"' in table
+    assert '    edit: "owner (project)"' not in table
+    assert any("a second place in a project" in each for each in unsaid)
 
 
 def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -> None:
@@ -244,6 +269,16 @@ def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -
         (SCHEMA + "namespace Other { action close; }", POLICIES, "app.cedarschema:10:26: two actions are called `close`"),
         (SCHEMA, "permit (principal, action, resource) when { && };", "app.cedar:1:45: expected a value, not `&&`"),
         (SCHEMA, "permit (principal, action, resource", "app.cedar:1:36: expected `)`, not `the end`"),
+        (SCHEMA, 'forbid (principal, action != Action::"view", resource);', "app.cedar:1:1: expected `action` in the scope, alone or"),
+        (SCHEMA, "permit (principal, action in resource, resource);", "app.cedar:1:1: expected `action` in the scope"),
+        (SCHEMA, 'permit (principal == ?resource, action, resource);', "app.cedar:1:1: expected `principal` in the scope"),
+        (SCHEMA, "permit (principal, action, resource) when { principal == resource.\u00e9owner };", "app.cedar:1:67: expected a name, not `\u00e9`"),
+        (SCHEMA, r'permit (principal == User::"a\'b", action, resource);', "app.cedar:1:28: \"a\\'b\" has an escape"),
+        (SCHEMA, f"permit (principal, action, resource) when {{ {'(' * 9999}true{')' * 9999} }};", "app.cedar: conditions are nested too deep"),
+        (SCHEMA, '@id("a-b") permit (principal, action, resource); @id("a_b") permit (principal, action, resource);', "app.cedar:1:61: two policies are called `a_b`"),
+        (SCHEMA + 'action "view-it", view_it appliesTo { principal: User, resource: Project };', POLICIES, "two actions are called alike"),
+        (SCHEMA + "namespace Other { type Acl = Long; }", POLICIES, "app.cedarschema:10:24: two types are called `Acl`"),
+        (SCHEMA + "namespace Other { type Team = User; }", POLICIES, "two types are called `Team`"),
     ],
 )  # fmt: skip
 def test_what_is_no_cedar_is_refused_at_its_place(schema: str, policies: str, message: str) -> None:
