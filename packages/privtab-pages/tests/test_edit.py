@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -196,6 +197,21 @@ def test_a_text_that_takes_too_long_or_too_much_is_stopped(world: World, monkeyp
         assert "ALLOW" in asking.post("/edit", json=question()).json()["answer"]
         monkeypatch.setattr(editing, "MOST_WAITING", 0)
         assert asking.post("/edit", json=question()).status_code == 503
+
+
+def test_texts_that_come_while_a_process_starts_have_one_each() -> None:
+    async def together() -> list[bytes]:
+        reading = editing.Editing(seconds=60)
+        try:
+            states = (STATE, STATE.replace("allow", "deny"))
+            asked = [json.dumps(question(state=state)).encode() for state in states]
+            return await asyncio.gather(*map(reading.answer, asked))
+        finally:
+            await reading.close()
+
+    allowed, denied = map(json.loads, asyncio.run(together()))
+    assert "ALLOW" in allowed["answer"]
+    assert "DENY" in denied["answer"]
 
 
 @pytest.mark.parametrize(

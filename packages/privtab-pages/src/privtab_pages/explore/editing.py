@@ -46,7 +46,8 @@ class Editing:
     async def _read(self, asked: bytes) -> bytes:
         self.prepare()
         assert self._next is not None
-        process, self._next = await self._next, None
+        starting, self._next = self._next, None  # first: a text that comes while it starts has another
+        process = await starting
         try:
             found, _ = await asyncio.wait_for(process.communicate(asked), self.seconds)
         except TimeoutError:
