@@ -191,6 +191,9 @@ def test_select_and_ignore_take_codes_prefixes_and_names_but_errors_stay(
     ("words", "message"),
     [
         (["--select", "P3O1"], "did you mean `P301`?"),
+        (["--select", ""], "`--select `"),
+        (["--select", " , "], "`--select  , `"),
+        (["--ignore", ""], "`--ignore `"),
         (["--ignore", "X"], "`privtab lint --explain all` lists them"),
         (["--ignore", "P101"], "cannot be ignored"),
         (["--explain", "shadow-alternative"], "did you mean `P310`?"),

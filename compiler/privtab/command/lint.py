@@ -113,9 +113,9 @@ def _matching_codes(options: Sequence[str] | None, option: str) -> frozenset[str
     if not options:
         return None
     found: set[str] = set()
-    for word in words_of(options):
+    for word in words_of(options) or options:
         matching = {
-            entry.code for entry in codes().values() if entry.code.startswith(word.upper()) or entry.name == word
+            entry.code for entry in codes().values() if entry.code.startswith(word.upper() or "-") or entry.name == word
         }
         if not matching:
             raise UsageError(f"`{option} {word}`: {_unknown(word)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from privtab.base import UsageError
-from privtab_analysis.commands._failing import EMPTY, INCOMPLETE, accepted
+from privtab_analysis.commands._failing import EMPTY, INCOMPLETE, accepted, failing_words
 
 REASONS = ("gains", "replay")
 
@@ -33,3 +33,11 @@ def test_other_texts_are_refused(texts: list[str], message: str) -> None:
     with pytest.raises(UsageError) as raised:
         accepted(texts, reasons=REASONS)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("texts", [[""], [","], ["", " "]])
+def test_no_word_to_fail_on_is_refused_instead_of_never_failing(texts: list[str]) -> None:
+    assert failing_words(None, ("wider",)) == []
+    assert failing_words(["wider,", ""], ("wider",)) == ["wider"]
+    with pytest.raises(UsageError, match="there are wider and any"):
+        failing_words(texts, ("wider",))
