@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privtab.base.errors import UsageError
-from privtab.pipeline import ChosenPolicy, find_policy, load_program, policy_revision
+from privtab.pipeline import ChosenPolicy, find_policy, load_program, policy_revision, resolve_policy
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_.:-]{0,6}[a-z0-9]", fullmatch=True)
 ROWS = st.tuples(NAMES, NAMES).map("/".join)
@@ -79,6 +80,13 @@ def test_what_the_policy_does_not_have_is_refused_with_what_it_has(text: str, me
     with pytest.raises(UsageError) as raised:
         load_program(text)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("load", [load_program, resolve_policy])
+def test_a_variant_without_a_name_is_not_the_policy_without_a_variant(load: Callable[..., object]) -> None:
+    for policy in ("cdap/initial", "cdap/initial@use_cases"):
+        with pytest.raises(UsageError, match="has no variant ``"):
+            load(policy, variant="")
 
 
 def test_a_file_alone_takes_no_choice() -> None:

@@ -101,7 +101,8 @@ def load_program(
     """
     named = ChosenPolicy("") if isinstance(policy, SourceFile) else ChosenPolicy.of(policy)
     file = policy if isinstance(policy, SourceFile) else SourceFile.load(find_policy(named.policy))
-    resolved, found = _resolve(file, variant or named.variant, {**named.readings, **(readings or {})})
+    variant, readings = named.variant if variant is None else variant, {**named.readings, **(readings or {})}
+    resolved, found = _resolve(file, variant, readings)
     if resolved is None:
         raise PolicyInvalid(found)
     return lower(resolved)
@@ -169,7 +170,7 @@ def resolve_policy(
     from privtab import checks
 
     named = ChosenPolicy.of(policy)
-    variant, readings = variant or named.variant, {**named.readings, **(readings or {})}
+    variant, readings = named.variant if variant is None else variant, {**named.readings, **(readings or {})}
     path = find_policy(named.policy) if source is None else Path(policy)
     file = source or SourceFile.load(path)
     resolved, found = _resolve(file, variant, readings)
