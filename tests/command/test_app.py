@@ -64,6 +64,9 @@ def test_paragraphs_of_help_flow(
     "arguments",
     [
         ["nope"],
+        ["state.import"],
+        ["state.import", "--help"],
+        ["bundle.verify", "policy.tar.gz"],
         ["compile", "--nope"],
         ["decide"],
         ["describe"],

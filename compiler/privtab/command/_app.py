@@ -87,7 +87,7 @@ def _command(arguments: Sequence[str]) -> Any:
         line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
         arguments = line.split()[1:]
     first, second, *_ = *(word for word in arguments if not word.startswith("-")), "", ""
-    known = first in MODULES or first in plugged()
+    known = "." not in first and (first in MODULES or first in plugged())  # with a dot, it is a command of a group
     return command(first if known else "", second, listed=completing or not known)
 
 
@@ -141,7 +141,7 @@ def _read_by_hand(arguments: Sequence[str]) -> Callable[[], None] | None:
     Loading Typer and describing a command to it takes longer than most commands work.
     """
     first, second = (*arguments, "", "")[:2]
-    if first.startswith("-") or "_PRIVTAB_COMPLETE" in os.environ:
+    if first.startswith("-") or "." in first or "_PRIVTAB_COMPLETE" in os.environ:
         return None
     load: Callable[[], Any] | None
     if first in MODULES:
