@@ -131,6 +131,8 @@ WRONG = [
     ("undo one", 6, "`one` is not the number of a change"),
     ("add", 4, "ROWS is expected"),
     ("make ann owner", 15, "`of` is expected"),
+    ("assign 'reader' to ann", 8, "stand in double quotes"),
+    ("assign '' to ann", 8, "stand in double quotes"),
 ]
 
 
@@ -172,6 +174,7 @@ def test_sentences_that_do_not_go_together_are_refused(lake: Path, privtab: Priv
     assert "are a change of their own" in said("delete schema:l/a", "grant SELECT (lake:l) to ann")
     assert "one `perform` or one `about`" in said("about lake:l", "perform create on lake:k")
     assert "give rows to add or to remove" in said("about lake:l")
+    assert "make owners of lake:l" in said("make ann owner of lake:l", "make ben owner of lake:l")
     assert "no operation that is known to delete a `lake`" in said("delete lake:l")
 
 

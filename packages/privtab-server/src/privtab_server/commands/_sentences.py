@@ -145,6 +145,8 @@ class _Reader:
         token = self._next()
         if token.text in ("", "(", ")"):
             raise self._wrong(token, f"{slot} is expected")
+        if token.text.startswith("'") and not token.quoted:
+            raise _WrongSentence(token.column, f"`{token.text}`: names stand in double quotes, not in single ones")
         try:
             value = _VALUES.get(slot, str)(token.text)
         except WrongTime as error:

@@ -232,6 +232,9 @@ def requested(sentences: Sequence[Sentence], opened: Session) -> RequestedChange
             case _:
                 for reader, tables in zip(rows.values(), _tables(sentence, opened), strict=True):
                     _take(reader, from_tables(tables, shown))
+    owned = [sentence.given["ENTITY"] for sentence in sentences if sentence.verb == "make"]
+    if twice := next((text for text in owned if owned.count(text) > 1), None):
+        raise UsageError(f"two sentences make owners of {twice}, and each makes the only one: `add ROWS` adds others")
     if len(about) > 1:
         raise UsageError("one sentence says what a change is about: write one `perform` or one `about`")
     resource, operation, new = about[0] if about else (None, None, None)
