@@ -103,6 +103,12 @@ def test_shards_run_together(
     assert Registry.open(url).channel("dev", "shop").shards == current.shards
 
 
+def test_a_channel_without_a_name_is_refused_instead_of_not_released(
+    url: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "the channel ``" in answered(capsys, "put", url, files / "1", "--channel", "", code=2)
+
+
 def test_a_canary_is_shown(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answered(capsys, "put", url, files, code=0)
     registry = Registry.open(url)
@@ -151,6 +157,9 @@ def test_damage_is_found_and_copies_are_repaired(url: str, files: Path, capsys: 
         (["show", "{url}", "dev", "--history", "3"], 2, "is of a channel and a system"),
         (["show", "{url}", "dev", "--stored", "all"], 2, "give no channel"),
         (["put", "{url}", "shop@12", "--channel", "dev"], 3, "keeps no revision `12` of shop"),
+        (["put", "{url}", "shop@12", "--why", "as in dev"], 2, "give `--channel NAME`"),
+        (["put", "{url}", "shop@12", "--expect", "3"], 2, "give `--channel NAME`"),
+        (["show", "{url}", ""], 3, "there is no registry at"),
         (["check", "{url}", "--remove"], 2, "say with `--keep N`"),
         (["check", "{url}", "--keep", "1", "--repair"], 2, "give one of them"),
         (["show", "{url}", "--stored", "delta"], 2, "there is no kind `delta`"),

@@ -114,7 +114,7 @@ def stored_revision(registry: Registry, system: str, kinds: Iterable[str], prefi
     """The kind and the id of the revision that has an id, else of that whose id begins with it. Raises UsageError if several do."""
     stored = sorted({(kind, revision.id) for kind in kinds for revision in registry.revisions(system, kind)})
     exact = [revision for revision in stored if revision[1] == prefix]
-    found = exact or [revision for revision in stored if revision[1].startswith(prefix)]
+    found = exact or [revision for revision in stored if prefix and revision[1].startswith(prefix)]
     if len(found) > 1:
         names = ", ".join(map(" ".join, found[:5]))
         raise UsageError(f"several revisions of {system} begin with `{prefix}`: {names}")

@@ -83,6 +83,8 @@ def put(
       privtab registry put registry/ lake@35f8e515 --channel prod --why "as in dev"
       privtab registry put registry/ state.tar.gz --channel dev --why "new grants of May"
     """
+    if channel is None and (why or expect is not None):
+        raise UsageError("`--why` and `--expect` are about a release: give `--channel NAME`")
     registry = registry_options.open_registry(url, storage)
     stored: list[Revision] = []
     named = [(path, registry_options.stored_revision_at(registry, path)) for path in bundle]
@@ -92,7 +94,7 @@ def put(
             stored.append(registry.put(registry_options.read_bundle(path), resign=resign))
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
-    current = registry_options.release_stored(registry, stored, channel, why, expect) if channel else None
+    current = registry_options.release_stored(registry, stored, channel, why, expect) if channel is not None else None
     if not print_if_data(format_, {"revisions": stored, "channel": current and channel_json(current)}):
         registry_options.show_revisions(stored, "bytes", "signed")
         if current:
@@ -133,7 +135,7 @@ def show(
         current = list(registry.history(channel, system, history))
     else:
         current = registry_options.running_channels(registry, channel, system)
-    if not current and channel:
+    if not current and channel is not None:
         raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}" if system else channel))
     if not print_if_data(format_, list(map(channel_json, current))):
         registry_options.show_channels(current)
