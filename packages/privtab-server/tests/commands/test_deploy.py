@@ -269,7 +269,7 @@ def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Sid
 
 
 @pytest.mark.parametrize(
-    "limit", ["seconds=soon", "decisions=0", "decisions=1.5", "tolerance=2", "minutes=1", "seconds"]
+    "limit", ["seconds=soon", "decisions=0", "decisions=00", "decisions=1.5", "tolerance=2", "minutes=1", "seconds"]
 )
 def test_a_limit_of_a_canary_is_a_number_of_its_kind(privtab: Privtab, tmp_path: Path, limit: str) -> None:
     ran = privtab("deploy", "cdap/final", "-r", tmp_path, "--canary", "10%", "--canary-limit", limit)
@@ -459,7 +459,13 @@ def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> Non
         (["-r", "x", "--canary", "many", "--server", "http://127.0.0.1:9"], "write a share"),
         (["-r", "x", "--server", "127.0.0.1:9"], "write http://"),
         (["-r", "x", "--opa", "http://127.0.0.1:9?a=b"], "write http://"),
+        (["-r", "x", "--canary-limit", "seconds=5"], "give `--canary PART`"),
         (["--push", "http://127.0.0.1:9", "--canary", "10%"], "leave that off"),
+        (["--push", "http://127.0.0.1:9", "--canary-limit", "seconds=5"], "without --canary-limit"),
+        (["--push", "http://127.0.0.1:9", "--fail-on", "any"], "without --fail-on"),
+        (["--push", "http://127.0.0.1:9", "--waivers", "waivers.yaml"], "without --waivers"),
+        (["--push", "http://127.0.0.1:9", "--rollback-on-failure"], "without --rollback-on-failure"),
+        (["--push", "http://127.0.0.1:9", "--accept", "gains=olga leads"], "without --accept gains"),
         (["--push", "http://127.0.0.1:9", "--scope", "prod"], "leave that off"),
         (["--push", "http://127.0.0.1:9", "--sharded"], "leave that off"),
     ],

@@ -68,8 +68,9 @@ def test_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, argum
 
 def test_a_limit_that_a_server_does_not_have_is_refused(privtab: Callable[..., Any], tmp_path: Path) -> None:
     for command in (["serve", "registry", tmp_path], ["explore", "cdap/final"]):
-        ran = privtab(*command, "--port", "0", "--limit", "body=2048")
-        assert (ran.code, "`--limit body=…` is for" in ran.err) == (2, True), ran.err
+        for limit in ("body=2048", " body =2048"):
+            ran = privtab(*command, "--port", "0", "--limit", limit)
+            assert (ran.code, "`--limit body=…` is for" in ran.err) == (2, True), ran.err
 
 
 @pytest.mark.parametrize(

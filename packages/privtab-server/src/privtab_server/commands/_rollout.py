@@ -143,11 +143,13 @@ class CanaryOptions:
         given = parse_key_values(self.canary_limit, "--canary-limit", "NAME=N", example="seconds=60", names=names)
         for name, text in given.items():
             form = r"\d+" if name == "decisions" else r"\d+(\.\d+)?"
-            if not re.fullmatch(form, text) or (text == "0" and name == "decisions"):
+            if not re.fullmatch(form, text, re.ASCII) or (name == "decisions" and not int(text)):
                 raise UsageError(f"`--canary-limit {name}={text}`: write a number")
         if float(given.get("tolerance", 0)) > 1:
             raise UsageError(f"`--canary-limit tolerance={given['tolerance']}`: write a share from 0 to 1")
         if self.canary is None:
+            if given:
+                raise UsageError("`--canary-limit` is about a canary: give `--canary PART`")
             return None
         return CanaryPlan(
             part=part(self.canary),

@@ -126,7 +126,7 @@ class ServerSettings:
 
     def check_no_body_limit(self) -> None:
         """Raise UsageError for a limit of bodies, which a server has that takes none of any size."""
-        if any(text.startswith("body=") for text in self.limit or ()):
+        if any(text.partition("=")[0].strip() == "body" for text in self.limit or ()):
             raise UsageError("`--limit body=…` is for `privtab serve` and `serve store`: leave it out")
 
     def _public_url(self) -> str | None:

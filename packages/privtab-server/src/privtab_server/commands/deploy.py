@@ -122,9 +122,14 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
     if deploy.push is not None:
         excluded = {
             "--canary": canary.canary,
+            "--canary-limit": canary.canary_limit,
             "--scope": deploy.scope,
             "--sharded": deploy.sharded,
             "--replay": deploy.replay,
+            "--fail-on": deploy.fail_on == "any",
+            "--waivers": deploy.waivers,
+            "--rollback-on-failure": deploy.rollback,
+            **{f"--accept {kind}": kind != "untested" for kind in kinds},
         }
         for name, value in excluded.items():
             if value:
