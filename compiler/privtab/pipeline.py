@@ -66,10 +66,8 @@ class ChosenPolicy:
         """
         policy, _, choice = (text := str(text)).rpartition("@")
         words = [word.rpartition("=") for word in choice.split(",")]
-        is_path = (
-            not policy or text.startswith("registry:") or text.endswith(SourceFile.SUFFIXES) or Path(text).exists()
-        )
-        if is_path or not all(re.fullmatch(OPEN_NAME, name) and bool(row) == bool(sign) for row, sign, name in words):
+        whole = not policy or text.startswith("registry:") or text.endswith(SourceFile.SUFFIXES) or Path(text).exists()
+        if whole or not all(re.fullmatch(OPEN_NAME, name) and bool(row) == bool(sign) for row, sign, name in words):
             return cls(text)
         variants, rows = [name for row, _, name in words if not row], [row for row, *_ in words if row]
         if len(variants) > 1 or len(rows) > len({*rows}):

@@ -42,9 +42,8 @@ def accepted(
 
 def failing_words(texts: Iterable[str] | None, known: Sequence[str], *, allow_incomplete: bool = False) -> list[str]:
     """The words of `--fail-on`; raises UsageError for one that is neither known nor `any`, or is allowed as well."""
-    given = list(texts or ())
-    words = [word for text in given for part in text.split(",") if (word := part.strip())]
-    for word in words or given:  # an empty word must not switch the check off
+    words = [word for text in texts or () for part in text.split(",") if (word := part.strip())]
+    for word in words or texts or ():  # an empty word must not switch the check off
         if word not in (*known, "any"):
             raise UsageError(f"`--fail-on {word}`: there are {', '.join(known)} and any")
     if allow_incomplete and "incomplete" in words:
