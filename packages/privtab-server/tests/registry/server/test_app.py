@@ -255,7 +255,7 @@ def test_a_release_is_announced_only_when_its_bundle_can_be_sent(registry: Regis
         lost[0] = False
         await until(lambda: served.feeds.channels["dev", "shop"].policy == new.id)
         assert (await client.get(POLICY)).content == packed.policies[1]
-        assert served.feeds.trouble is None
+        await until(lambda: served.feeds.trouble is None)  # told when the whole look has ended
 
     within(registry, body)
 
