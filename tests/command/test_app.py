@@ -253,6 +253,12 @@ def test_a_module_in_the_folder_of_commands_is_a_command(
     assert "Greet somebody loudly." in privtab("--help").out
 
 
+@pytest.mark.parametrize("name", ["rollback", "status"])
+def test_words_that_programs_call_are_commands_of_registries(privtab: Callable[..., Any], name: str) -> None:
+    ran = privtab(name, "--help")
+    assert (ran.code, f"privtab registry {name} " in ran.out) == (0, True)
+
+
 MOVED = [
     line.split("\t") for line in Path(_app.__file__).with_name("moved.tsv").read_text(encoding="utf-8").splitlines()
 ]

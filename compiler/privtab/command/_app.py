@@ -185,6 +185,8 @@ def _run(arguments: Sequence[str]) -> int:
     if not arguments and "_PRIVTAB_COMPLETE" not in os.environ:
         sys.stdout.write(Path(__file__).with_name("start.txt").read_text(encoding="utf-8"))
         return errors.ExitCode.USAGE
+    if arguments[:1] in (["rollback"], ["status"]):
+        arguments = ["registry", *arguments]  # other programs call them so
     try:
         _check_moved(arguments)
         if (call := _read_by_hand(arguments)) is None:
