@@ -527,6 +527,15 @@ def test_bad_usage(arguments: list[str], says: str, capsys: pytest.CaptureFixtur
     assert says in capsys.readouterr().err
 
 
+def test_a_variant_is_explored_and_its_text_is_not_edited(tmp_path: Path) -> None:
+    from privtab.command._app import run
+
+    assert run(["explore", "cdap/final@server", "--export", str(tmp_path / "pages")]) == 0
+    assert "cdap/final@server" in (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
+    edit = (tmp_path / "pages" / "edit.html").read_text(encoding="utf-8")
+    assert "privtab: 1" not in edit, "it would be read without the variant"
+
+
 def test_without_a_state_the_table_and_differences_are_there(world: World) -> None:
     bare = World(
         program=world.program, shown="shop", request=world.request, caller=world.caller, versions=world.versions

@@ -125,10 +125,10 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
 
 
 def _texts(policy: str, state: Path | None) -> dict[str, str]:
-    """The texts of a policy and a state that are files of YAML, to be edited on a page."""
-    from privtab.pipeline import find_policy
+    """The texts of a policy and a state that are files of YAML, to be edited on a page, where a text is read without a variant."""
+    from privtab.pipeline import ChosenPolicy, find_policy
 
-    files = {} if is_stored(policy) else {"policy": find_policy(policy)}
+    files = {} if is_stored(policy) or ChosenPolicy.of(policy) else {"policy": find_policy(policy)}
     if state is not None and state.suffix in SourceFile.SUFFIXES and state.is_file():
         files["state"] = state
     return {name: SourceFile.load(path).text for name, path in files.items()}
