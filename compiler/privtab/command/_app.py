@@ -188,8 +188,8 @@ def _run(arguments: Sequence[str]) -> int:
     if arguments[:1] in (["rollback"], ["status"]):
         arguments = ["registry", *arguments]  # other programs call them so
     try:
-        _check_moved(arguments)
         if (call := _read_by_hand(arguments)) is None:
+            _check_moved(arguments)
             _command(arguments)(args=list(arguments), prog_name="privtab")
         else:
             _call(call)
