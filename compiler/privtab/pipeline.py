@@ -81,9 +81,10 @@ class ChosenPolicy:
     def __bool__(self) -> bool:
         return self.variant is not None or bool(self.readings)
 
-    def chosen(self) -> dict[str, Any]:
-        """The variant and the readings, as functions take them."""
-        return {"variant": self.variant, "readings": dict(self.readings)}
+    def chosen(self, variant: str | None = None, readings: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The variant and the readings, as functions take them; those that are given come first."""
+        variant = self.variant if variant is None else variant
+        return {"variant": variant, "readings": {**self.readings, **(readings or {})}}
 
 
 def load_program(
@@ -99,8 +100,7 @@ def load_program(
     """
     named = ChosenPolicy("") if isinstance(policy, SourceFile) else ChosenPolicy.of(policy)
     file = policy if isinstance(policy, SourceFile) else SourceFile.load(find_policy(named.policy))
-    variant, readings = named.variant if variant is None else variant, {**named.readings, **(readings or {})}
-    resolved, found = _resolve(file, variant, readings)
+    resolved, found = _resolve(file, **named.chosen(variant, readings))
     if resolved is None:
         raise PolicyInvalid(found)
     return lower(resolved)
@@ -168,16 +168,16 @@ def resolve_policy(
     from privtab import checks
 
     named = ChosenPolicy.of(policy)
-    variant, readings = named.variant if variant is None else variant, {**named.readings, **(readings or {})}
+    chosen = named.chosen(variant, readings)
     path = find_policy(named.policy) if source is None else Path(policy)
     file = source or SourceFile.load(path)
-    resolved, found = _resolve(file, variant, readings)
+    resolved, found = _resolve(file, **chosen)
     checked: Callable[[], list[Diagnostic]] = (
         list if resolved is None else partial(checks.run, resolved, parallel=parallel)
     )
     if begin and resolved is not None:
         checked = beside(checked, large=len(resolved.rows) >= LARGE)
-    complete = variant is None and not readings
+    complete = chosen["variant"] is None and not chosen["readings"]
     return ResolvedPolicy(path=path, source=file, policy=resolved, found=found, checked=checked, complete=complete)
 
 
