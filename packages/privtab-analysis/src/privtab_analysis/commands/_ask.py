@@ -136,14 +136,14 @@ def given(options: Iterable[str] | None, program: Program) -> Given:
     from privtab.ir import vocabulary
 
     flags, objects, attributes = parts_given(options)
-    known = {with_.name for rule in program.rules.values() for with_ in rule.withs}
-    if unknown := sorted(parse_key_values(objects, "--with", "NAME=TYPE:PATH", example=OBJECT).keys() - known):
+    known, named = _objects(program), parse_key_values(objects, "--with", "NAME=TYPE:PATH", example=OBJECT)
+    if unknown := sorted(named.keys() - known):
         a_flag = f": a flag is written {unknown[0]} or {unknown[0]}{NOT_SET}" if unknown[0] in _flags(program) else ""
         there = f"; there are: {', '.join(sorted(known))}" if known else "; there are none"
         raise UsageError(f"no operation takes an object `{unknown[0]}`{a_flag or hint(unknown[0], known) or there}")
     return Given(
         flag_names(flags, program),
-        {name: entity(text) for name, text in parse_key_values(objects, "--with").items()},
+        {name: entity(text) for name, text in named.items()},
         attribute_values(attributes, vocabulary(program)),
     )
 
@@ -185,6 +185,11 @@ def show_notes(notes: Iterable[str]) -> None:
         err().print_styled(("note: ", "bold"), note)
 
 
+def _objects(program: Program) -> set[str]:
+    """The names of the objects that rows of a policy look at."""
+    return {with_.name for rule in program.rules.values() for with_ in rule.withs}
+
+
 def _flags(program: Program) -> list[str]:
     """The flags that rows of a policy use."""
     from privtab.ir import rule_flags
@@ -200,8 +205,7 @@ def flag_names(options: Iterable[str], program: Program) -> frozenset[str]:
     known = _flags(program) if names else ()
     for flag in names:
         if flag not in known:
-            objects = {with_.name for rule in program.rules.values() for with_ in rule.withs}
-            an_object = f": an object is written {flag}=TYPE:PATH" if flag in objects else ""
+            an_object = f": an object is written {flag}=TYPE:PATH" if flag in _objects(program) else ""
             there = hint(flag, known) if known else "; there are none"
             raise UsageError(f"no row uses a flag `{flag}`{an_object or there}")
         if names.count(flag) > 1:
