@@ -221,12 +221,12 @@ class _Reader(Tokens):
                     found = ("call", found, *self.several(")"))
         return found
 
-    def several(self, end: str) -> Iterator[Expression]:
+    def several(self, end: str) -> list[Expression]:
         found = []
         while not self.take(end):
             found.append(self.expression())
             self.take(",")
-        return iter(found)
+        return found
 
     def value(self) -> Expression:
         if self.take("("):
