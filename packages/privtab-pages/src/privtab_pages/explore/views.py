@@ -68,14 +68,14 @@ def _question(world: World) -> list[tuple[str, str]]:
     keys = islice(world.state.named_entities(), MOST_TRIED**2)
     deepest = sorted(map(Entity.parse, keys), key=lambda entity: -len(world.program.chain(entity.type)))[:MOST_TRIED]
     first: list[tuple[str, str]] = []
+    plain = (rule for rule in world.program.rules.values() if not (rule.creates or rule.withs or rule.required_flags))
+    operations = {rule.entity: rule.operation for rule in reversed([*plain])}  # the first of each type
     for entity, user in product(deepest, world.users[:MOST_TRIED]):
-        for rule in world.program.rules.values():
-            if rule.entity == entity.type and not (rule.creates or rule.withs or rule.required_flags):
-                asked = [("user", user), ("operation", rule.operation), ("entity", str(entity))]
-                first = first or asked
-                if world.reference.decide(Request(user=user, action=rule.operation, resource=entity)).allowed:
-                    return asked
-                break
+        if (operation := operations.get(entity.type)) is not None:
+            asked = [("user", user), ("operation", operation), ("entity", str(entity))]
+            first = first or asked
+            if world.reference.decide(Request(user=user, action=operation, resource=entity)).allowed:
+                return asked
     return first
 
 
