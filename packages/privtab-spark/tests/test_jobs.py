@@ -174,20 +174,20 @@ def test_entitlements_are_written(spark: SparkSession, tmp_path: Path, capsys: p
     entities = tmp_path / "entities.txt"
     entities.write_text("table:demo/hive/sales/orders\n")
     code, output, err = run(
-        capsys, "entitlements", "-p", POLICY, "-s", STATE, "-e", entities, "-o", tmp_path / "m", "--operation", "load", "--user", "alice"
+        capsys, "certify", "-p", POLICY, "-s", STATE, "-e", entities, "-o", tmp_path / "m.parquet", "--operation", "load", "--user", "alice"
     )  # fmt: skip
     assert code == 0, err
     assert output["rows"] == 1
-    assert parquet.read_table(tmp_path / "m")["via_principal"].to_pylist() == ["role:analyst"]
+    assert parquet.read_table(tmp_path / "m.parquet")["via_principal"].to_pylist() == ["role:analyst"]
 
 
 @pytest.mark.slow
 def test_entitlements_of_requests_that_give_attributes(
     spark: SparkSession, given: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    common = ["-p", given / "lake.yaml", "-s", given / "state.yaml", "-o", given / "m", "--overwrite"]
+    common = ["-p", given / "lake.yaml", "-s", given / "state.yaml", "-o", given / "m.orc", "--overwrite"]
     for options, rows in (([], 0), (["--with", "request.mfa=true"], 1), (["--with", "request.mfa=false"], 0)):
-        code, output, err = run(capsys, "entitlements", *common, *options)
+        code, output, err = run(capsys, "certify", *common, *options)
         assert (code, output["rows"]) == (0, rows), err
 
 
@@ -276,10 +276,12 @@ def test_mistakes_in_a_file_are_reported_by_line_before_spark_is_started(
     common = ["-p", POLICY, "-s", STATE, "-o", tmp_path / "out"]
     wrong: list[tuple[str, list[object], int, str]] = [
         ("certify", ["--people", people], 3, f"{people}:3: not UTF-8"),
+        ("certify", ["-o", tmp_path / "m.csv", "--by", "me", "--shown", "9"], 2, "`--by`, `--shown`: for the page"),
+        ("certify", ["--at", "2026-03-03", "--ways", "all"], 2, "`--at`, `--ways`: for rows alone"),
         ("certify", ["--shown", "-1"], 2, "`--shown -1`: give a number of rows"),
-        ("entitlements", ["-e", entities], 2, f"{entities}:3: `demo/hive` is not an entity"),
-        ("entitlements", ["--with", "to=demo"], 2, "`--with to=demo`: write SLOT=TYPE:PATH"),
-        ("entitlements", ["-e", "no/such.csv"], 3, "no such table: no/such.csv"),
+        ("certify", ["-e", entities], 2, f"{entities}:3: `demo/hive` is not an entity"),
+        ("certify", ["--with", "to=demo"], 2, "`--with to=demo`: write SLOT=TYPE:PATH"),
+        ("certify", ["-e", "no/such.csv"], 3, "no such table: no/such.csv"),
     ]
     for job, more, code, message in wrong:
         exit_code, output, err = run(capsys, job, *common, *more)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 JOBS: Mapping[str, str] = {
     "decide": "decide_rows",
-    "entitlements": "write_entitlements",
     "certify": "write_certification",
 }
 """Each job is a module of this package with `main(arguments) -> exit code`; here with the name of the function that it runs."""

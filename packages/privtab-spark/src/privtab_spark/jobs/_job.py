@@ -176,6 +176,11 @@ class OutputTable:
     ] = None
     overwrite: OverwriteOption = False
 
+    @property
+    def format(self) -> str | None:
+        """The format that the suffix means."""
+        return _format_of(self.output or "")
+
     def check(self) -> None:
         """Raise for an output that exists or has an unknown format."""
         if self.output is not None:
@@ -187,7 +192,7 @@ class OutputTable:
         from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
         output = self.output or ""
-        kind = _format_of(output) or "parquet"
+        kind = self.format or "parquet"
         observation = Observation("privtab")
         counted = [F.count(F.lit(1)).alias("rows")]
         if answers:
