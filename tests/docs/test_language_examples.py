@@ -239,16 +239,14 @@ def test_sketches_say_that_they_are_not_tested() -> None:
 
 INTERNALS = ("internals/", "decisions/", "architecture.md", "CONTRIBUTING.md", "reference/commands.md")
 """Pages for those who change privtab, and the page that is generated as a whole."""
-MOST_WORDS = 69_000
-"""The words of the pages for users; they only fall, but for small pages to come."""
-_GENERATED = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
+MOST_WORDS = 75_000
+"""The words of the pages for users, as `wc -w` counts them; they only fall, but for small pages to come."""
 
 
 def test_the_pages_for_users_have_few_words() -> None:
     docs = ROOT / "docs"
     pages = [path for path in docs.rglob("*.md") if not str(path.relative_to(docs)).startswith(INTERNALS)]
-    texts = [_GENERATED.sub("", path.read_text(encoding="utf-8")) for path in pages]
-    words = sum(1 for text in texts for word in text.split() if re.search(r"\w", word))
+    words = sum(len(path.read_text(encoding="utf-8").split()) for path in pages)
     assert words <= MOST_WORDS, "move what a user does not need to docs/internals, and say the rest shorter"
     assert words >= MOST_WORDS - 3_000, "lower MOST_WORDS"
 
