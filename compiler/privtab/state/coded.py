@@ -172,8 +172,8 @@ class CodedColumn(Column):
             found = [self.numbers[text] for text in sought if text in self.numbers]
         if not found:
             return []
-        if self._looked_up <= FEW and "runs" not in self.__dict__:
-            rows = np.flatnonzero(self.codes == found[0] if len(found) == 1 else np.isin(self.codes, found))
+        if (self._looked_up <= FEW and "runs" not in self.__dict__) or len(found) * FEW**2 > len(self.codes):
+            rows = np.flatnonzero(np.isin(np.arange(len(self.array) + 1), found)[self.codes])
         else:
             order, first = self.runs
             runs = [order[first[number + 1] : first[number + 2]] for number in found]

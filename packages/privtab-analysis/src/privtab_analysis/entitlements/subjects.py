@@ -108,10 +108,15 @@ class Subjects:
             scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
         }
         """The holders of each declared role, by the key of the scope."""
+        self.name_of = {principal: _kind_and_name(shown(index, principal)) for principal in holders}
+        """The kind and the name of each principal: a role has one for each scope."""
+        self._name(holders)
+
+    def _name(self, principals: Iterable[str]) -> None:
         self.named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
-        """The principals that an entity stands for, by kind and name: a role has one for each scope."""
-        for principal in holders:
-            kind, _, name = shown(index, principal).partition(":")
+        """The principals that an entity stands for, by kind and name."""
+        for principal in principals:
+            kind, name = self.name_of[principal]
             if kind in self.named:
                 self.named[kind][name].append(principal)
 
@@ -139,6 +144,11 @@ class Subjects:
         return {*self.number, *self.named["role"], *self.named["group"]}
 
 
+def _kind_and_name(principal: str) -> tuple[str, str]:
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
 class SomeSubjects(Subjects):
     """Some of other subjects, with the same numbers."""
 
@@ -158,10 +168,8 @@ class SomeSubjects(Subjects):
             scope: {role: held for role, numbers in subjects.within[scope].items() if (held := numbers & among)}
             for scope in scopes
         }
-        self.named = {
-            kind: {name: having for name, own in names.items() if (having := [p for p in own if p in principals])}
-            for kind, names in subjects.named.items()
-        }
+        self.name_of = subjects.name_of
+        self._name(principals)
 
 
 class Concerns:

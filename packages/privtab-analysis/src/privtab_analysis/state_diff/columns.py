@@ -34,7 +34,12 @@ def _alike(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> int:
 
 def _missing(rows: npt.NDArray[np.int64], others: npt.NDArray[np.int64], begin: int, end: int) -> list[int]:
     """The first of each of the rows that is not among the others, but for so many at the beginning and at the end."""
-    # Of the others, those that are none of these few rows are left out first: sorting all of them takes longer.
     distinct, first = np.unique(rows[begin : len(rows) - end], return_index=True)
-    numbers: list[int] = np.sort(first[~np.isin(distinct, others[np.isin(others, distinct)])] + begin).tolist()
+    # Most are found in the first part, so that few are left to look for in what both tables begin and end with.
+    for part in (others[begin : len(others) - end], others[:begin], others[len(others) - end :]):
+        if len(distinct) and len(part):
+            ordered = np.sort(part)
+            new = ordered[np.minimum(np.searchsorted(ordered, distinct), len(part) - 1)] != distinct
+            distinct, first = distinct[new], first[new]
+    numbers: list[int] = np.sort(first + begin).tolist()
     return numbers

@@ -292,11 +292,8 @@ class Side:
         """The rows of grants, denials and ownership of some principals, by table; `on`: on these entities alone."""
         for table, principal_column in PRINCIPAL_COLUMN.items():
             holders = self.state.column(table, principal_column)
-            if on is None:
-                yield table, holders.where(principals)
-            else:
-                rows = self.state.column(table, "entity").where(on)
-                yield table, [n for n, holder in zip(rows, holders.take(rows), strict=True) if holder in principals]
+            rows = holders.where(principals)
+            yield table, rows if on is None else [*{*rows}.intersection(self.state.column(table, "entity").where(on))]
 
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""
