@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.error import HTTPError
 
 import questions
 import replaying
@@ -334,8 +335,13 @@ def _explored(folder: Path) -> list[Row]:
 
 
 def _read(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=300) as answer:  # noqa: S310  (our own server)
-        return bytes(answer.read())
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=300) as answer:  # noqa: S310  (our own server)
+                return bytes(answer.read())
+        except HTTPError as error:
+            if error.code != 503:  # that says that it is being worked out still
+                raise
 
 
 def _run(*line: str) -> str:
