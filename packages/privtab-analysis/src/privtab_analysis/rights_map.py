@@ -1,18 +1,22 @@
 """On how many entities each of some users may do each operation: a heat map, exact at any size of a state.
 
-Entities with equal answers are asked about once, as `state_diff` does, so the work depends on the rows about these users.
+Conditions are worked out on all entities of the type at once. Where paths do not tell everything, entities with equal answers are
+asked about once, as `state_diff` does. Either way the work depends on the rows about these users.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from privtab.base import Entity, GivenAttributes, dataclass
 from privtab.ir import RESOURCE, Rule, Tool
+from privtab_analysis.entitlements.columns import Columns
 from privtab_analysis.state_diff import Comparison
-from privtab_analysis.state_diff.subjects import Subject, SubjectSets
+from privtab_analysis.state_diff.entities import EntityClass
+from privtab_analysis.state_diff.subjects import Question, Subject, SubjectSets
 
 Column: TypeAlias = tuple[Rule, bool]
 """An operation, and whether it is the call that names no item."""
@@ -39,21 +43,16 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
 
     Without flags, attributes and active roles in requests, as `what-can` decides.
     """
-    Tool.STATE_DIFF.check(comparison.program)
-    side = comparison.sides[0]
-    root = "" if within is None else comparison.tree.addresses.of(str(within))
-    division, under = comparison.classes(subjects, frozenset([root]))
+    program = comparison.program
+    Tool.STATE_DIFF.check(program)
+    address = "" if within is None else comparison.tree.addresses.of(str(within))
+    counting = _in_columns if Columns.fit(program) else _in_classes
+    entities, count_of = counting(comparison, subjects, type_, address)
     plain, others = comparison.questions_of_type(type_)
     columns: list[Column] = []
     counts: dict[tuple[Subject, str, bool], int] = {}
-    classes = [found for cut in sorted(under) for found in division.of(type_, cut)]
-    firsts = [found.first for found in classes]
-    sets = SubjectSets(side, subjects)
-    # As in a comparison of states, a path tells everything unless entities lie elsewhere, or types nest.
-    by_path = not comparison.program.flat and not comparison.tree.nested
-    equivalence = sets.equivalence() if by_path else None
     left_out = [variants[0].rule for variants in others]
-    known: dict[tuple[int, str], Counter[Subject]] = {}
+    known: dict[tuple[int, str], Mapping[Subject, int]] = {}
     for variants in plain:
         question = variants[0]  # the one without flags
         rule, unnamed = question.rule, question.unnamed
@@ -66,21 +65,57 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
         # Many operations have equal conditions.
         meaning = comparison.number(variants), rule.entity
         if meaning not in known:
-            of_meaning = known[meaning] = Counter()
-            alike: dict[object, tuple[Entity, int]] = {}
-            for number, (class_, first) in enumerate(zip(classes, firsts, strict=True)):
-                if question.requested(first) is not None:
-                    key = None if equivalence is None else equivalence.key({RESOURCE: first}, question.privileges)
-                    _, count = alike.get(key or number, (first, 0))
-                    alike[key or number] = first, count + class_.count
-            for first, count in alike.values():
-                for subject in sets.allowed(question.request({RESOURCE: first}, GivenAttributes.NONE)):
-                    of_meaning[subject] += count
+            known[meaning] = count_of(question)
         counts.update(((subject, rule.id, unnamed), number) for subject, number in known[meaning].items())
     return RightsMap(
         subjects=tuple(subjects),
         columns=tuple(columns),
         counts=counts,
-        entities=sum(found.count for found in classes),
+        entities=entities,
         left_out=tuple({rule.id: rule for rule in left_out}.values()),
     )
+
+
+Counting: TypeAlias = tuple[int, Callable[[Question], Mapping[Subject, int]]]
+"""How many entities there are, and on how many of them each subject is allowed what a question asks."""
+
+
+def _in_columns(comparison: Comparison, subjects: Sequence[Subject], type_: str, address: str) -> Counting:
+    begin, end, inner, last = comparison.tree.span(type_, address)
+    columns = Columns(comparison.sides[0].evaluator(subjects), type_, comparison.tree.paths[type_])
+    inside = ((1 << end) - (1 << begin)) | ((1 << last) - (1 << inner))
+
+    def counted(question: Question) -> Mapping[Subject, int]:
+        if not columns.paths:
+            return {}
+        request = question.request({RESOURCE: Entity(type_, columns.paths[0])}, GivenAttributes.NONE)
+        found = columns.allowed(request)
+        return {subject: (column & inside).bit_count() for subject, column in zip(subjects, found, strict=True)}
+
+    return end - begin + last - inner, counted
+
+
+def _in_classes(comparison: Comparison, subjects: Sequence[Subject], type_: str, address: str) -> Counting:
+    division, under = comparison.classes(subjects, frozenset([address]))
+    classes = [found for cut in sorted(under) for found in division.of(type_, cut)]
+    counted = partial(_counted, comparison, SubjectSets(comparison.sides[0], subjects), classes)
+    return sum(found.count for found in classes), counted
+
+
+def _counted(
+    comparison: Comparison, sets: SubjectSets, classes: Sequence[EntityClass], question: Question
+) -> Mapping[Subject, int]:
+    found: Counter[Subject] = Counter()
+    # As in a comparison of states, a path tells everything unless entities lie elsewhere, or types nest.
+    equivalence = None if comparison.program.flat or comparison.tree.nested else sets.equivalence()
+    alike: dict[object, tuple[Entity, int]] = {}
+    for number, class_ in enumerate(classes):
+        first = class_.first
+        if question.requested(first) is not None:
+            key = None if equivalence is None else equivalence.key({RESOURCE: first}, question.privileges)
+            _, count = alike.get(key or number, (first, 0))
+            alike[key or number] = first, count + class_.count
+    for first, count in alike.values():
+        for subject in sets.allowed(question.request({RESOURCE: first}, GivenAttributes.NONE)):
+            found[subject] += count
+    return found

@@ -167,13 +167,12 @@ class Evaluator:
     def _alone(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
         if part.condition.kind == "has":
             return self.holders(part, question, among)
-        found = self._direct(part, question)
+        found = self.direct(part, question.paths[part.slot][part.depth])
         return found if among is None else found & among
 
-    def _direct(self, part: Part, question: EntityQuestion) -> Numbers:
-        """The subjects for whom an atom holds that takes one look-up."""
-        subjects = self.subjects
-        type_, path = base_type(part.type), question.paths[part.slot][part.depth]
+    def direct(self, part: Part, path: str) -> Numbers:
+        """The subjects for whom an atom about the entity with a path holds that takes one look-up."""
+        subjects, type_ = self.subjects, base_type(part.type)
         match part.condition.kind:
             case "service_admin":
                 return subjects.admins
@@ -221,7 +220,7 @@ class Evaluator:
             case "compare":
                 return len(self.subjects.everyone)
             case _:
-                return len(self._direct(part, question))
+                return len(self.direct(part, question.paths[part.slot][part.depth]))
 
     def _has(self, part: Part, path: list[str], number: int) -> bool:
         """Return whether one subject has a privilege, using a look-up for each of their principals."""

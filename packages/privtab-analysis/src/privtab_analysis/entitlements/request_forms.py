@@ -82,7 +82,7 @@ class RequestForm:
     @cached_property
     def bits(self) -> int:
         """The bits of the index that the form's atoms depend on, moved by one for `ALWAYS`."""
-        of_condition = (_part(atom, self.engine) for atom in self.plan.condition.atoms())
+        of_condition = (atom_part(atom, self.engine) for atom in self.plan.condition.atoms())
         return reduce(or_, (_bits(part, self.engine) for part in (*of_condition, *self.parts)), ALWAYS)
 
     @cached_property
@@ -145,7 +145,7 @@ def _whole(condition: Condition, engine: RowEngine) -> Part:
     made: dict[Condition, Part] = {}
     for part, places in condition.places().items():
         if isinstance(part, Atom):
-            made[part] = _part(part, engine)
+            made[part] = atom_part(part, engine)
             continue
         parts = tuple(made[inner] for inner in part.parts)
         within = max((inner.within for inner in parts), default=NEVER_KEPT)
@@ -158,7 +158,8 @@ def _whole(condition: Condition, engine: RowEngine) -> Part:
     return made[condition]
 
 
-def _part(condition: Atom, engine: RowEngine) -> Part:
+def atom_part(condition: Atom, engine: RowEngine) -> Part:
+    """An atom as a part."""
     if not condition.type:
         return Part(condition, within=NEVER_KEPT if condition.comparison else 0)
     chain, privilege = engine.reader.chains[condition.type], condition.privilege
@@ -177,7 +178,7 @@ def _part(condition: Atom, engine: RowEngine) -> Part:
 
 def _of_set(atom: Atom, engine: RowEngine) -> Part:
     """An atom of a minimal set."""
-    part = _part(atom, engine)
+    part = atom_part(atom, engine)
     if atom.kind not in ("has_below", "owns_below"):
         return part
     # In minimal sets, what is held below an entity is held on it, too.

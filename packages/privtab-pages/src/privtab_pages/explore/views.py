@@ -251,12 +251,13 @@ def heat(world: World, query: Query) -> Values:
     inside = _types_inside(program, None if outer is None else outer.type)
     type_ = query.one("type") or _nearest(program, outer)
     one_of(type_, dict.fromkeys(program.entities), "type")
-    names = [name for name in world.users if query.one("user").lower() in name.lower()]
+    wanted = query.one("user").lower()
+    names = [name for name in world.users if wanted in name.lower()] if wanted else world.users
     begin = min(query.number("from"), len(names))
     ordered = len(names) <= MOST_ORDERED
     subjects = [f"user:{name}" for name in (names if ordered else names[begin : begin + MOST_USERS])]
     around = _around(world, outer)
-    found = rights_map(world.comparison, [*subjects, *([] if query.one("user") else [ANY_OTHER])], type_, outer)
+    found = rights_map(world.comparison, [*subjects, *([] if wanted else [ANY_OTHER])], type_, outer)
     totals = {subject: sum(found.count(subject, column) for column in found.columns) for subject in subjects}
     rows = [subject for subject in sorted(subjects, key=lambda subject: -totals[subject]) if totals[subject]]
     listed = len(rows) if ordered else len(names)
