@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.reference import Reference
 from privtab.state import from_tables, validate
-from privtab_connect import cedar, fga
+from privtab_connect.models import cedar, fga
 
 SCHEMA = """\
 type Acl = { viewers: Set<Team>, editors?: Team }; // shared
@@ -184,7 +185,7 @@ UNSAID = [
     ("permit (principal, action == Action::\"close\", resource) when { resource has votes && principal in resource.watchers };", "`has` of an attribute that nothing else asks for"),
     ("permit (principal, action == Action::\"archive\", resource) when { principal == resource.managers };", "`managers` is not of the principal's type"),
     ("permit (principal, action == Action::\"archive\", resource) when { resource.viewers.contains(principal) };", "`viewers` is not of the principal's type"),
-    ("permit (principal, action == Action::\"archive\", resource) when { if true then true else false };", "`if true then true else false`: a condition on values"),
+    ("permit (principal, action == Action::\"archive\", resource) when { if true then true else false };", "`if-then-else(true, true, false)`: a condition on values"),
     ("permit (principal == ?principal, action == Action::\"archive\", resource);", "its only slot is `?principal`"),
     ("@id(\"viewers\") permit (principal == ?principal, action == Action::\"archive\", resource == ?resource);", "`viewers` is a policy with slots, and an action or an attribute"),
     ("permit (principal, action == Action::\"archive\", resource) when { principal in resource.acl };", "`resource.acl`: no attribute of the resource"),
@@ -205,6 +206,133 @@ def test_what_a_table_cannot_say_is_named_and_allows_nothing(policy: str, told: 
     assert '    close: "nobody"' in text
     assert '    archive: "nobody"' in text
     assert ("project", "archive") in table.rules
+
+
+SCHEMA_AS_JSON = {
+    "": {
+        "commonTypes": {
+            "Acl": {
+                "type": "Record",
+                "attributes": {
+                    "viewers": {"type": "Set", "element": {"type": "Entity", "name": "Team"}},
+                    "editors": {"type": "EntityOrCommon", "name": "Team", "required": False},
+                },
+            }
+        },
+        "entityTypes": {
+            "User": {"memberOfTypes": ["Team"]},
+            "Team": {"memberOfTypes": ["Team"]},
+            "Project": {
+                "shape": {
+                    "type": "Record",
+                    "attributes": {
+                        "owner": {"type": "Entity", "name": "User"},
+                        "viewers": {"type": "Set", "element": {"type": "EntityOrCommon", "name": "Team"}},
+                        "managers": {"type": "EntityOrCommon", "name": "Team"},
+                        "acl": {"type": "Acl", "required": False},
+                    },
+                }
+            },
+            "BugReport": {
+                "memberOfTypes": ["Project"],
+                "shape": {
+                    "type": "Record",
+                    "attributes": {
+                        "project": {"type": "Entity", "name": "Project"},
+                        "reporter": {"type": "Entity", "name": "User"},
+                        "watchers": {"type": "Set", "element": {"type": "Entity", "name": "User"}},
+                        "votes": {"type": "Long"},
+                    },
+                },
+            },
+        },
+        "actions": {
+            "view": {"appliesTo": {"principalTypes": ["User"], "resourceTypes": ["Project", "BugReport"]}},
+            "edit": {"appliesTo": {"principalTypes": ["User"], "resourceTypes": ["Project", "BugReport"]}},
+            "close": {
+                "memberOf": [{"id": "changes"}],
+                "appliesTo": {"principalTypes": ["User"], "resourceTypes": ["BugReport"]},
+            },
+            "changes": {},
+            "archive": {"appliesTo": {"principalTypes": ["User"], "resourceTypes": ["Project"]}},
+        },
+    }
+}
+"""`SCHEMA`, in Cedar's JSON."""
+POLICIES_AS_JSON = Path(__file__).with_name("cedar_policies.json").read_text(encoding="utf-8")
+"""`POLICIES`, as `cedarpy.policies_to_json_str` of cedarpy 4.12 writes them."""
+
+
+def test_the_languages_and_their_json_are_one_model() -> None:
+    expected = derived(SCHEMA, POLICIES)
+    for schema in (SCHEMA, json.dumps(SCHEMA_AS_JSON)):
+        for policies in (POLICIES, POLICIES_AS_JSON):
+            found = derived(schema, policies)
+            assert (found[0].text, found[1]) == (expected[0].text, expected[1])
+
+
+CLOSE = {"op": "==", "entity": {"type": "Action", "id": "close"}}
+ALL = {"op": "All"}
+HEAD = {"effect": "permit", "principal": ALL, "action": CLOSE, "resource": ALL}
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ({**HEAD, "conditions": [{"kind": "unless", "body": {"Value": True}}]}, "`unless`: a table has no negation"),
+        ({**HEAD, "conditions": [{"kind": "when", "body": {"isInRange": [{"ip": [{"Value": "10.0.0.1"}]}, {"Var": "context"}]}}]}, '`isInRange(ip("10.0.0.1"), context)`: a condition on values'),
+        ({**HEAD, "conditions": [{"kind": "when", "body": {"is": {"left": {"Var": "principal"}, "entity_type": "User", "in": {"Var": "resource"}}}}]}, "`principal is User`: a condition on values"),
+        ({**HEAD, "principal": {"op": "is", "entity_type": "User", "in": {"entity": {"type": "Team", "id": "hr"}}}}, "it names one principal: a row of a state can"),
+        ({**HEAD, "principal": {"op": "==", "slot": "?principal"}}, "its only slot is `?principal`"),
+        ({**HEAD, "effect": "forbid"}, "nobody may do it"),
+        ({"templates": {}, "staticPolicies": {}, "templateLinks": [{"templateId": "t", "newId": "linked", "values": {}}]}, "`linked`: it links a template: rows of a state can"),
+    ],
+)  # fmt: skip
+def test_what_a_table_cannot_say_of_json_is_named_and_allows_nothing(policy: dict[str, Any], told: str) -> None:
+    found, unsaid = derived(SCHEMA, json.dumps(policy))
+    assert [told in each for each in unsaid] == [True]
+    assert '    close: "nobody"' in found.text
+
+
+WRONG = [
+    ({**HEAD, "effect": "allow"}, "an effect or a condition that Cedar does not have"),
+    ({**HEAD, "conditions": [{"kind": "if", "body": {"Value": True}}]}, "an effect or a condition that Cedar does not have"),
+    ({**HEAD, "principal": {"op": "like", "entity": {"type": "User", "id": "a"}}}, "no scope of `principal`"),
+    ({**HEAD, "principal": {"op": "in", "slot": "?resource"}}, "another's slot in the scope of `principal`"),
+    ({**HEAD, "principals": ALL}, "unknown key `principals`"),
+    ({"effect": "permit"}, "neither Cedar nor its JSON"),
+    ({"staticPolicies": [HEAD]}, "neither Cedar nor its JSON"),
+    ({"policies": {}}, "unknown key `policies`"),
+    ({**HEAD, "conditions": [{"kind": "when", "body": {"in": {"left": {"Var": "principal"}, "rigth": {"Var": "resource"}}}}]}, "`in` has no `rigth`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "message"), WRONG)
+def test_what_is_no_json_of_policies_is_refused(policy: dict[str, Any], message: str) -> None:
+    with pytest.raises(FileError, match=re.escape(message)):
+        derived(SCHEMA, json.dumps(policy))
+
+
+def test_what_is_no_json_of_a_schema_is_refused() -> None:
+    for wrong in ('{"": {"entities": {}}}', '{"": {"actions": {"a": {}, "a": {}}}}', '{"": {"entityTypes": []}}', "{"):
+        with pytest.raises(FileError, match=r"app\.cedarschema: neither Cedar nor its JSON"):
+            derived(wrong, POLICIES)
+    with pytest.raises(FileError, match="two types are called `User` without their namespaces"):
+        derived(json.dumps(SCHEMA_AS_JSON | {"Other": {"entityTypes": {"User": {}}}}), POLICIES)
+
+
+@pytest.mark.parametrize("group", ["changes", '"changes"', 'Action::"changes"', '[Action::"changes", archive]'])
+def test_a_group_of_actions_is_named_by_word_or_entity(group: str) -> None:
+    schema = SCHEMA.replace("in [changes]", f"in {group}")
+    assert derived(schema, POLICIES)[0].text == derived(SCHEMA, POLICIES)[0].text
+
+
+def test_a_common_type_may_stand_behind_its_use() -> None:
+    first, *rest = SCHEMA.splitlines()
+    schema = "\n".join([*rest, first]).replace("acl?: Acl", "acl?: Acl, more: Friends") + "\ntype Friends = Set<User>;"
+    close = 'permit (principal, action == Action::"archive", resource) when { principal in resource.more };'
+    found, unsaid = derived(schema, close)
+    assert (unsaid, '    archive: "more (project)"' in found.text) == ([], True)
 
 
 def test_groups_of_actions_are_all_their_actions_and_are_none_themselves() -> None:
@@ -263,18 +391,18 @@ def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -
     [
         (SCHEMA + "namespace Other { entity Project; }", POLICIES, "app.cedarschema:10:26: two types are called `Project`"),
         (SCHEMA + "entity Bug_Report, Group;", POLICIES, "two types are called alike in small letters"),
-        (SCHEMA.replace("entity User", "entiti User"), POLICIES, "app.cedarschema:2:1: expected `entity` or"),
-        (SCHEMA, POLICIES.replace("permit", "allow", 1), "app.cedar:1:1: expected `permit` or `forbid`, not `allow`"),
-        (SCHEMA, "permit (principal, resource, action);", "app.cedar:1:1: expected `action` in the scope"),
+        (SCHEMA.replace("entity User", "entiti User"), POLICIES, "app.cedarschema:2:1: expected `@` or `action` or `entity` or `namespace` or `type` or the end, not `entiti`"),
+        (SCHEMA, POLICIES.replace("permit", "allow", 1), "app.cedar:1:1: expected `@` or `permit` or `forbid` or the end, not `allow`"),
+        (SCHEMA, "permit (principal, resource, action);", "app.cedar:1:20: expected `action`, not `resource`"),
         (SCHEMA + "namespace Other { action close; }", POLICIES, "app.cedarschema:10:26: two actions are called `close`"),
-        (SCHEMA, "permit (principal, action, resource) when { && };", "app.cedar:1:45: expected a value, not `&&`"),
-        (SCHEMA, "permit (principal, action, resource", "app.cedar:1:36: expected `)`, not `the end`"),
-        (SCHEMA, 'forbid (principal, action != Action::"view", resource);', "app.cedar:1:1: expected `action` in the scope, alone or"),
-        (SCHEMA, "permit (principal, action in resource, resource);", "app.cedar:1:1: expected `action` in the scope"),
-        (SCHEMA, 'permit (principal == ?resource, action, resource);', "app.cedar:1:1: expected `principal` in the scope"),
-        (SCHEMA, "permit (principal, action, resource) when { principal == resource.\u00e9owner };", "app.cedar:1:67: expected a name, not `\u00e9`"),
-        (SCHEMA, r'permit (principal == User::"a\'b", action, resource);', "app.cedar:1:28: \"a\\'b\" has an escape"),
-        (SCHEMA, f"permit (principal, action, resource) when {{ {'(' * 9999}true{')' * 9999} }};", "app.cedar: conditions are nested too deep"),
+        (SCHEMA, "permit (principal, action, resource) when { && };", "app.cedar:1:45: `&&` cannot stand here"),
+        (SCHEMA, "permit (principal, action, resource", "app.cedar:1:36: expected `)` or `,` or `==` or `in` or `is`, not the end"),
+        (SCHEMA, 'forbid (principal, action != Action::"view", resource);', "app.cedar:1:27: expected `,` or `==` or `in`, not `!=`"),
+        (SCHEMA, "permit (principal, action in resource, resource);", "app.cedar:1:38: expected `::`, not `,`"),
+        (SCHEMA, 'permit (principal == ?resource, action, resource);', "app.cedar:1:1: another's slot in the scope of `principal`"),
+        (SCHEMA, "permit (principal, action, resource) when { principal == resource.\u00e9owner };", "app.cedar:1:67: `\u00e9` cannot stand here"),
+        (SCHEMA, r'permit (principal == User::"a\qb", action, resource);', "app.cedar:1:28: `\"` cannot stand here"),
+        (SCHEMA, f"permit (principal, action, resource) when {{ {'!' * 9999}true }};", "app.cedar: nested too deep"),
         (SCHEMA, '@id("a-b") permit (principal, action, resource); @id("a_b") permit (principal, action, resource);', "app.cedar:1:61: two policies are called `a_b`"),
         (SCHEMA + 'action "view-it", view_it appliesTo { principal: User, resource: Project };', POLICIES, "two actions are called alike"),
         (SCHEMA + "namespace Other { type Acl = Long; }", POLICIES, "app.cedarschema:10:24: two types are called `Acl`"),

@@ -17,8 +17,8 @@ from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.reference import Reference
 from privtab.state import from_tables, validate
-from privtab_connect.fga import Computed, Derived, Direct, Joined, Model, Tree, read
 from privtab_connect.importing.imported import imported
+from privtab_connect.models.fga import Computed, Derived, Direct, Joined, Model, Tree, read
 
 Tuples: TypeAlias = Sequence[tuple[str, str, str]]
 DRIVE = """\
@@ -366,14 +366,14 @@ def test_members_whom_the_model_works_out_are_not_those_of_the_tuples() -> None:
     ("text", "message"),
     [
         ("model\n  schema 1.0\n", "model.fga: a model of schema 1.0"),
-        ("model\n  schema 1.1\ntype a\n  relations\n    define x: b or c and d\n", "model.fga:5:26: `or` and `and` need parentheses"),
-        ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user\n", "model.fga:6:1: expected `]`, not `the end`"),
-        ("model\n  schema 1.1\nwhat a\n", "model.fga:3:1: expected `type` or `condition`, not `what`"),
-        ("model\n  schema 1.1\ncondition c(x: string) {\n  x == '{'\n", "model.fga:5:1: expected `}`"),
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x: b or c and d\n", "model.fga:5:22: expected `condition` or `define` or `or` or `type` or the end, not `and`"),
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user\n", "model.fga:6:1: expected "),
+        ("model\n  schema 1.1\nwhat a\n", "model.fga:3:1: expected `condition` or `type` or the end, not `what`"),
+        ("model\n  schema 1.1\ncondition c(x: string) {\n  x == '{'\n", "model.fga:3:1: expected `condition` or `type` or the end, not `condition`"),
         ("{}", "model.fga: no authorization model of OpenFGA"),
         ("model\n  schema 1.1\ntype a\ntype a\n", "model.fga:4:6: a second type `a`"),
         ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user] but not y\n    define x: [user]\n", "model.fga:6:12: a second relation `x` of `a`"),
-        ('{"schema_version": "1.1", "type_definitions": [{"type": "a"}, {"type": "a"}]}', "model.fga: two types have one name"),
+        ('{"schema_version": "1.1", "type_definitions": [{"type": "a"}, {"type": "a"}]}', "model.fga: a second type `a`"),
         ('{"schema_version": "1.1", "type_definitions": [{"type": "a", "relations": {"x": {"other": {}}}}]}', "unknown userset `other`"),
     ],
 )  # fmt: skip

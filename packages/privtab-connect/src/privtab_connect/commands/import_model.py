@@ -10,8 +10,8 @@ from privtab.command import OutputOption, argument, deliver, err, fail_if, optio
 
 
 def model(
-    file: Annotated[Path, argument("MODEL", "An OpenFGA model, its language or JSON, or a Cedar schema.")],
-    policies: Annotated[Path | None, argument("POLICIES", "The Cedar policies of the schema.")] = None,
+    file: Annotated[Path, argument("MODEL", "An OpenFGA model or a Cedar schema, language or JSON.")],
+    policies: Annotated[Path | None, argument("POLICIES", "The Cedar policies of the schema, language or JSON.")] = None,
     *,
     system: Annotated[str | None, option("--system NAME", "The system. (default: the name of the file)")] = None,
     allow_partial: Annotated[
@@ -30,7 +30,7 @@ def model(
       privtab import model app.cedarschema app.cedar -o app.yaml
     """
     from privtab.pipeline import load_program
-    from privtab_connect import cedar, fga
+    from privtab_connect.models import cedar, fga
 
     name = system or file.stem.partition(".")[0].replace("-", "_")
     if policies is None:

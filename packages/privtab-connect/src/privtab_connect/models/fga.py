@@ -8,20 +8,18 @@ condition, which allows less then, and named.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
-from privtab.base import FileError
+from privtab.base import FileError, strict_loads
+from privtab_connect.models.grammar import Language, place
 
 USER = "user"
 MEMBERS = {"group": "member", "role": "assignee"}
 """Types whose usersets are principals, and the relation that makes them so."""
 STORE = "fga_store"
 """The one entity around those that lie in entities of their own type: a type that nests lies in another."""
-_TOKEN = re.compile(r"(?P<skip>(?:\s|(?<!\S)#[^\n]*)+)|(?P<name>[^\s\[\](){},:#]+)|(?P<mark>[\[\](){},:#])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +79,35 @@ class Unsaid:
 
 def read(text: str, path: str) -> Model:
     """The types and relations of a model: OpenFGA's language, or its JSON. Raises FileError for anything else."""
-    if not text.lstrip().startswith("{"):
-        return _Reader(text, path).model()
     try:
-        document = json.loads(text)
-        if document["schema_version"] != "1.1":
-            raise FileError(f"{path}: a model of schema {document['schema_version']}: the command reads 1.1")
-        found = {each["type"]: _relations(each, path) for each in document["type_definitions"]}
-        if len(found) < len(document["type_definitions"]):
-            raise FileError(f"{path}: two types have one name")
+        if text.lstrip().startswith("{"):
+            document = strict_loads(text)
+            version, types = document["schema_version"], [_defined(each) for each in document["type_definitions"]]
+        else:
+            version, *types = _LANGUAGE.parse(text, path, "model")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileError(f"{path}: no authorization model of OpenFGA: {error}") from error
+    if version not in {"1.1", "1.2"}:
+        raise FileError(f"{path}: a model of schema {version}: the command reads 1.1 and 1.2")
+    found: Model = {}
+    for name, *relations in types:
+        if name in found:
+            raise FileError(f"{place(path, name)}: a second type `{name}`")
+        known = found[str(name)] = {}
+        for word, tree in relations:
+            if word in known:
+                raise FileError(f"{place(path, word)}: a second relation `{word}` of `{name}`")
+            known[str(word)] = Relation(tree, place(path, word))
     return found
 
 
-def _relations(definition: Mapping[str, Any], path: str) -> dict[str, Relation]:
+def _defined(definition: Mapping[str, Any]) -> tuple[Any, ...]:
     metadata = (definition.get("metadata") or {}).get("relations") or {}
-    found = {}
-    for name, userset in (definition.get("relations") or {}).items():
-        direct = tuple(map(_reference, (metadata.get(name) or {}).get("directly_related_user_types") or ()))
-        found[name] = Relation(_userset(userset, direct), path)
-    return found
+    relations = []
+    for word, userset in (definition.get("relations") or {}).items():
+        direct = tuple(map(_reference, (metadata.get(word) or {}).get("directly_related_user_types") or ()))
+        relations.append((word, _userset(userset, direct)))
+    return (definition["type"], *relations)
 
 
 def _reference(given: Mapping[str, Any]) -> str:
@@ -126,111 +132,20 @@ def _userset(given: Mapping[str, Any], direct: tuple[str, ...]) -> Tree:
     raise ValueError(f"unknown userset `{kind}`")
 
 
-class Tokens:
-    """The tokens of a model, for readers by recursive descent."""
-
-    TOKEN: ClassVar = _TOKEN
-    """What a token is: the group `skip` is none, and `name` is a name."""
-
-    def __init__(self, text: str, path: str) -> None:
-        self.text, self.path = text, path
-        found = [token for token in self.TOKEN.finditer(text) if token.lastgroup != "skip"]
-        self.tokens = [(token[0], token.start(), token.lastgroup == "name") for token in found]
-        self.next = 0
-
-    def place(self) -> str:
-        """The place of the next token."""
-        at = self.tokens[self.next][1] if self.next < len(self.tokens) else len(self.text)
-        line = self.text.count("\n", 0, at) + 1
-        return f"{self.path}:{line}:{at - self.text.rfind(chr(10), 0, at)}"
-
-    def take(self, *words: str) -> str | None:
-        """The next token, if it is one of some words."""
-        if self.next < len(self.tokens) and self.tokens[self.next][0] in words:
-            self.next += 1
-            return self.tokens[self.next - 1][0]
-        return None
-
-    def need(self, *words: str) -> str:
-        """The next token, which must be one of some words, or a name if there are none. Raises FileError if it is not."""
-        found, _, is_name = self.tokens[self.next] if self.next < len(self.tokens) else ("the end", 0, False)
-        if self.next == len(self.tokens) or (found not in words if words else not is_name):
-            expected = " or ".join(f"`{word}`" for word in words) or "a name"
-            raise FileError(f"{self.place()}: expected {expected}, not `{found}`")
-        self.next += 1
-        return found
-
-
-class _Reader(Tokens):
-    """Reads OpenFGA's modelling language."""
-
-    def model(self) -> Model:
-        self.need("model")
-        self.need("schema")
-        if (version := self.need()) != "1.1":
-            raise FileError(f"{self.path}: a model of schema {version}: the command reads 1.1")
-        found: Model = {}
-        while word := self.take("type", "condition"):
-            if word == "condition":
-                self._condition()
-                continue
-            place, name = self.place(), self.need()
-            if name in found:
-                raise FileError(f"{place}: a second type `{name}`")
-            relations = found[name] = {}
-            if self.take("relations"):
-                while self.take("define"):
-                    place, relation = self.place(), self.need()
-                    if relation in relations:
-                        raise FileError(f"{place}: a second relation `{relation}` of `{name}`")
-                    self.need(":")
-                    relations[relation] = Relation(self.tree(), place)
-        if self.next < len(self.tokens):
-            self.need("type", "condition")
-        return found
-
-    def _condition(self) -> None:
-        """Pass over a condition: relations that name it are not said."""
-        depth, begun = 0, False
-        while depth or not begun:
-            if self.next == len(self.tokens):
-                self.need("}" if begun else "{")
-            word = self.tokens[self.next][0]
-            begun = begun or word == "{"
-            depth += (word == "{") - (word == "}")
-            self.next += 1
-
-    def tree(self) -> Tree:
-        parts, word = [self.part()], None
-        while (found := self.take("or", "and", "but")) is not None:
-            if found == "but":
-                self.need("not")
-                found = "but not"
-            if (word and word != found) or word == "but not":
-                raise FileError(f"{self.place()}: `{word}` and `{found}` need parentheses")
-            word = found
-            parts.append(self.part())
-        return Joined(word, tuple(parts)) if word else parts[0]
-
-    def part(self) -> Tree:
-        if self.take("("):
-            found = self.tree()
-            self.need(")")
-            return found
-        if self.take("["):
-            types = [self.reference()]
-            while self.take(","):
-                types.append(self.reference())
-            self.need("]")
-            return Direct(tuple(types))
-        relation = self.need()
-        return Computed(relation, self.need()) if self.take("from") else Computed(relation)
-
-    def reference(self) -> str:
-        found = self.need()
-        if mark := self.take("#", ":"):
-            found += mark + self.need()
-        return f"{found} {self.need()}" if self.take("with") else found
+_LANGUAGE = Language(
+    "openfga",
+    {
+        "reference": lambda parts: "".join(part or "" for part in parts[:3]) + (f" {parts[3]}" if parts[3] else ""),
+        "direct": lambda parts: Direct(tuple(parts)),
+        "computed": lambda parts: Computed(str(parts[0]), parts[1] and str(parts[1])),
+        "any_of": lambda parts: Joined("or", tuple(parts)),
+        "all_of": lambda parts: Joined("and", tuple(parts)),
+        "without": lambda parts: Joined("but not", tuple(parts)),
+        "relation": tuple,
+        "type": tuple,
+        "model": tuple,
+    },
+)
 
 
 @dataclass(slots=True, eq=False)
