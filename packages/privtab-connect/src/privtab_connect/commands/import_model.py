@@ -11,7 +11,9 @@ from privtab.command import OutputOption, argument, deliver, err, fail_if, optio
 
 def model(
     file: Annotated[Path, argument("MODEL", "An OpenFGA model or a Cedar schema, language or JSON.")],
-    policies: Annotated[Path | None, argument("POLICIES", "The Cedar policies of the schema, language or JSON.")] = None,
+    policies: Annotated[
+        Path | None, argument("POLICIES", "The Cedar policies of the schema, language or JSON.")
+    ] = None,
     *,
     system: Annotated[str | None, option("--system NAME", "The system. (default: the name of the file)")] = None,
     allow_partial: Annotated[
