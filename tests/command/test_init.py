@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -154,8 +155,10 @@ def test_what_a_page_loses_is_accepted_by_name_also_in_the_workflow(
     found = privtab("init", tmp_path / "shop", "--from", page)
     names = ["footnote", "table People: who"]
     assert (found.code, all(f"--accept {shlex.quote(name)}" in found.err for name in names)) == (1, True), found.err
+    assert f"--from '{page}?accept=NAME'" in found.err
     options = [word for name in names for word in ("--accept", name)]
-    assert privtab("init", tmp_path / "shop", "--from", page, *options).code == 0
+    location = f"{page}?{'&'.join(f'accept={quote(name)}' for name in names)}"
+    assert privtab("init", tmp_path / "shop", "--from", location).code == 0
     monkeypatch.chdir(tmp_path / "shop")
     workflow = yaml.safe_load(Path(".github/workflows/policy.yml").read_text(encoding="utf-8"))
     (step,) = (text for step in workflow["jobs"]["policy"]["steps"] if "import table" in (text := step.get("run", "")))
@@ -164,15 +167,12 @@ def test_what_a_page_loses_is_accepted_by_name_also_in_the_workflow(
     assert privtab(*[word for word in shlex.split(step)[1:] if word not in options]).code == 1
 
 
-@pytest.mark.parametrize("options", [["--accept", "footnote"], ["--from", "wiki.md", "--accept", "${{ secrets }}"]])
-def test_a_name_to_accept_belongs_to_a_page_and_into_the_workflow(
-    privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("wiki.md").write_text(PAGE, encoding="utf-8")
-    ran = privtab("init", "shop", *options)
-    assert (ran.code, "--accept" in ran.err) == (2, True)
-    assert not Path("shop").exists()
+@pytest.mark.parametrize("name", ["${{ secrets }}", "a%0Arun: b"])
+def test_a_name_to_accept_writes_no_other_workflow(privtab: Callable[..., Any], tmp_path: Path, name: str) -> None:
+    (tmp_path / "wiki.md").write_text(PAGE, encoding="utf-8")
+    ran = privtab("init", tmp_path / "shop", "--from", f"{tmp_path / 'wiki.md'}?accept={name}")
+    assert (ran.code, "`accept` takes no name" in ran.err) == (2, True)
+    assert not (tmp_path / "shop").exists()
 
 
 def test_what_git_ignores_in_a_repository_stays(privtab: Callable[..., Any], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import typer
 
 from privtab import __version__
 from privtab.base.errors import UsageError
+from privtab.base.files import state_location
 from privtab.base.lazy import pattern
 from privtab.base.plugins import load_plugin
 from privtab.base.resources import data_path, text_templates
@@ -53,14 +54,13 @@ def run(
         InitialTable | None, option("--start", "Template: catalogs of data, or workspaces of a service.")
     ] = None,
     page: Annotated[
-        Path | None, option("--from PAGE", "Take the policy from the tables of a page, as `import table` does.")
+        str | None, option("--from PAGE", "Take the policy from the tables of a page, as `import table` does.")
     ] = None,
-    accept: Annotated[list[str] | None, option("--accept NAME", "Do without this part of the page.")] = None,
 ) -> None:
     """Write a first policy with its state, scenarios, settings, a CI workflow and a guarded example service.
 
     On a terminal, asks for missing options. Existing files are never overwritten. With `--from`, the page is copied into
-    the project, and the workflow compares it with the policy.
+    the project, and the workflow compares it with the policy; `PAGE?accept=NAME` is `import table --accept NAME`.
 
     Example:
       privtab init shop
@@ -69,8 +69,6 @@ def run(
     """
     if page is not None and start is not None:
         raise UsageError("`--from` takes the table from a page: leave out `--start`")
-    if accept and page is None:
-        raise UsageError("`--accept` is about a page: name the page using `--from`")
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     default_name = _system_name(folder.resolve().name)
     if system is None:
@@ -79,7 +77,7 @@ def run(
         raise UsageError(f"`{system}` cannot name a system: write lower case letters, digits and `_`, a letter first")
     policies = Path("policy_src") / system
     if page is not None:
-        contents, example = load_plugin("privtab.commands", "import").project(page, system, accept or ())
+        contents, example = load_plugin("privtab.commands", "import").project(*state_location(page), system)
         sources = {policies / "state.yaml": "page/state.yaml.j2"}
     else:
         start = start or (_prompt_for_start() if interactive else "data")

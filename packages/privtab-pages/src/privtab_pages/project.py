@@ -31,7 +31,7 @@ def project(page: Path, draft: Draft, program: Program, policy: str, accepted: S
             f"`{page.name}` cannot name a file of the project: use letters, digits, `.`, `_` and `-`, and the ending of a page"
         )
     if any("${{" in name or not name.isprintable() for name in accepted):  # they, too, stand in the workflow
-        raise UsageError("`--accept` takes no name with `${{` or a line break here: change the page")
+        raise UsageError("`accept` takes no name with `${{` or a line break: change the page")
     files = {"1.yaml": policy.encode(), "1.scenarios.yaml": draft.scenarios(program, "1.yaml").encode()}
     options = " ".join(f"--accept {shlex.quote(name)}" for name in accepted)
     example = {"page": page.name, "accepted": options, **_example(draft)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -154,7 +154,7 @@ def _program(
     return None, None, unread
 
 
-def project(page: Path, system: str, accepted: Sequence[str]) -> Project:
+def project(page: Path, accepted: Collection[str], system: str) -> Project:
     """The project of a page for `privtab init --from`; stops with findings for a page that is not read whole."""
     from privtab_pages.imported import TableReader
     from privtab_pages.own_pages import own_policy
@@ -167,10 +167,12 @@ def project(page: Path, system: str, accepted: Sequence[str]) -> Project:
     reader = TableReader(system=system, version="1", document=page.name, accepted=accepted)
     program, policy, unread = _program(reader, page, page_of(source), partial=False)
     show_findings(unread, {str(page): source.text})
+    if any("--accept" in (finding.help or "") for finding in unread):
+        err().print(f"to accept NAME here: --from '{page}?accept=NAME'")
     fail_if(unread or program is None)
     assert program is not None
     assert policy is not None
-    return made(page, reader.draft, program, policy, accepted)
+    return made(page, reader.draft, program, policy, sorted(accepted))
 
 
 def _check_own(source: SourceFile, page: Page, policy: str | SourceFile) -> None:
