@@ -13,11 +13,17 @@ from zlib import crc32
 
 import pytest
 from hypothesis import settings
+from seeds import DAY, the_day
 
 from privtab.engines.opa import binary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def pytest_report_header() -> str:
+    """The day by which a run with seeds of a day is repeated; read here, before workers begin, so that all have one."""
+    return f"seeds of the day: {DAY}={the_day()}"
 
 
 # For scripts that start a Spark of their own, for few rows: most of their time is that of compiling.
