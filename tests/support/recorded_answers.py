@@ -88,6 +88,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
         }
     },
     "unitycatalog": {
+        "^/api/1.0/unity-control/scim2/Users": {"totalResults": 1, "Resources": [{"userName": "ann@x", "active": True, "id": "1"}]},
         "/catalogs": {"catalogs": [{"name": "c", "owner": "ann@x", "isolation_mode": "OPEN"}], "next_page_token": ""},
         "/permissions/catalog/c": {"privilege_assignments": [{"principal": "hr", "privileges": ["SELECT", "UPDATE"]}]},
         "/schemas": {"schemas": [{"name": "s", "owner": "bob@x"}]},

@@ -415,7 +415,9 @@ def test_unity_catalog_grants_and_owners(tmp_path: Path) -> None:
         ("table:main/s/t1", "user:ann@x"),
         ("table:main/s/t2", "group:stewards"),
     }
-    assert {item.name: item.denies for item in found.not_taken} == {"users": False, "unknown-privilege": False}
+    assert {item.name: item.denies for item in found.not_taken} == {"users": True, "unknown-privilege": False}
+    assert found.refused(strict=False, allow_partial=False, accept=())
+    assert not found.refused(strict=False, allow_partial=False, accept=("users",))
     users = [{"userName": "ann@x", "active": False, "id": "1"}, {"userName": "bob@x", "active": True, "id": "2"}]
     listed = {"/api/1.0/unity-control/scim2/Users": {"totalResults": 2, "Resources": users}}
     served = {f"/api/2.1/unity-catalog{path}": answer for path, answer in answers.items()}
