@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import mariadb_world
 import pytest
 import sqlalchemy
-from mariadb_server import mariadb
 from mariadb_world import answers, decides, executed, imported, rights
 from seeds import seeds
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mariadb-10-11")]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with mariadb() as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str) -> Iterator[str]:
-    with mariadb_world.world(server):
-        yield server
-
-
 PATTERNS = ((), ("`d_2`",), ("`d_2`", "`d%`"), ("`d_2`", "`d%`", "`%2`", "`d__`", "`_%2`"))
 
 
 @pytest.mark.parametrize("seed", seeds(range(60), quick=2, full=8))
-def test_what_is_imported_from_mariadb_decides_as_the_server_does(url: str, seed: int) -> None:
-    executed(url, *rights(seed, PATTERNS[seed % len(PATTERNS)]))
-    found, reference = imported(url)
+def test_what_is_imported_from_mariadb_decides_as_the_server_does(mariadb_url: str, seed: int) -> None:
+    executed(mariadb_url, *rights(seed, PATTERNS[seed % len(PATTERNS)]))
+    found, reference = imported(mariadb_url)
     assert not found.refused(strict=False, allow_partial=False)
     assert {name for name, (item, _) in found.by_name.items() if "root" not in item.what} <= {
         "account", "role-not-default", "database-pattern", "unknown-privilege", "privilege-not-on-type",
     }  # fmt: skip
     lost = [item.what for item in found.not_taken if item.name == "database-pattern" and "`role:" in item.what]
-    said = answers(url)
+    said = answers(mariadb_url)
     wrong = {asked: answer for asked, answer in said.items() if decides(reference, *asked) != answer}
     # Roles whose patterns an account holds together have what fits best: the report names what they lose.
     assert {asked for asked, answer in wrong.items() if not answer or not lost} == set()
@@ -61,22 +45,22 @@ LISTED = {
 }
 
 
-def test_an_account_that_does_not_see_everything_stops_the_import(url: str) -> None:
-    executed(url, "grant select on mysql.* to bob", "grant select on *.* to cy")
-    executed(url, "create sql security invoker view d1.w as select 1 as one")
+def test_an_account_that_does_not_see_everything_stops_the_import(mariadb_url: str) -> None:
+    executed(mariadb_url, "grant select on mysql.* to bob", "grant select on *.* to cy")
+    executed(mariadb_url, "create sql security invoker view d1.w as select 1 as one")
     for user, expected in (("bob", {"hidden"}), ("cy", {"security-invoker-view"})):
-        address = sqlalchemy.make_url(url).set(username=user).render_as_string(hide_password=False)
+        address = sqlalchemy.make_url(mariadb_url).set(username=user).render_as_string(hide_password=False)
         found, _ = imported(address)
         assert {item.name for item in found.refused(strict=False, allow_partial=False)} == expected
 
 
-def test_what_a_state_cannot_say_is_listed(url: str) -> None:
-    executed(url, *filter(None, map(str.strip, BESIDE_GRANTS.replace("\n", ";").split(";"))))
+def test_what_a_state_cannot_say_is_listed(mariadb_url: str) -> None:
+    executed(mariadb_url, *filter(None, map(str.strip, BESIDE_GRANTS.replace("\n", ";").split(";"))))
     try:
-        found, _ = imported(url)
+        found, _ = imported(mariadb_url)
         assert set(LISTED.items()) <= {(item.name, (item.what, item.denies)) for item in found.not_taken}
         assert {item.name for item in found.refused(strict=False, allow_partial=False)} == {"security-invoker-view"}
         (reload,) = (item for item in found.not_taken if "grantee user:bob" in item.what)
         assert reload.why == "unknown privilege `RELOAD`"
     finally:
-        executed(url, "drop user ann@localhost")
+        executed(mariadb_url, "drop user ann@localhost")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pymysql  # type: ignore[import-untyped]
 import pytest
 import sqlalchemy
-from mariadb_server import mariadb
 from pushed_lake import LAKE, MAPPING, SCHEMAS, TABLES, USERS, entity, random_state
 
 from privtab.base import Request
@@ -27,12 +26,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mariadb-10-11")]
 ORDERS = entity("hive", "sales", "orders")
 REFUSED = {1044, 1142, 1143}
 """Access denied: to a database, a table, a column."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with mariadb() as url:
-        yield url
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +62,20 @@ def quoted(name: str) -> str:
 
 
 @pytest.fixture
-def url(server: str) -> Iterator[str]:
+def url(mariadb_address: str) -> Iterator[str]:
     """The server with the databases and the logins; everything is dropped afterwards."""
-    run(server, *(f"create user {quoted(user)}" for user in USERS))
+    run(mariadb_address, *(f"create user {quoted(user)}" for user in USERS))
     for schema in SCHEMAS:
-        run(server, f"create database {quoted(schema)}")
+        run(mariadb_address, f"create database {quoted(schema)}")
         for table in TABLES:
-            run(server, f"create table {quoted(schema)}.{quoted(table)} (plain int, other int)")
-    yield server
-    run(server, *(f"drop database if exists {quoted(schema)}" for schema in (*SCHEMAS, "hXr", "privtab")))
+            run(mariadb_address, f"create table {quoted(schema)}.{quoted(table)} (plain int, other int)")
+    yield mariadb_address
+    run(mariadb_address, *(f"drop database if exists {quoted(schema)}" for schema in (*SCHEMAS, "hXr", "privtab")))
     for name, host, is_role in run(
-        server, "select user, host, json_value(priv, '$.is_role') from mysql.global_priv where user <> 'root'"
+        mariadb_address, "select user, host, json_value(priv, '$.is_role') from mysql.global_priv where user <> 'root'"
     ):
         who = f"role {quoted(str(name))}" if is_role else f"user {quoted(str(name))}@{quoted(str(host))}"
-        run(server, f"drop {who}")
+        run(mariadb_address, f"drop {who}")
 
 
 def run(url: str, *statements: str) -> list[tuple[object, ...]]:
