@@ -235,6 +235,9 @@ class MariaDb:
         self._sql.record(table, self._pusher, before | plan.record, plan.record)
         self._sql.commit()
         after = self.read()
+        if any(isinstance(right, NativeMembership) and right.account.kind == "role" for right in after.rights):
+            # Until the server reads its grants again, a change of a role takes away from others what they inherit.
+            self._sql.run(["FLUSH PRIVILEGES"])
         different = in_order(set((plan.desired - after.rights) | (plan.revoke & after.rights)))
         if different:
             raise PushError(f"{self.where}: the server did not carry out the plan: {different[0]}")
