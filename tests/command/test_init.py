@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -24,6 +25,7 @@ from privtab import __version__
 
 FILES = [
     ".github/workflows/policy.yml",
+    ".gitignore",
     "policy-requirements.txt",
     "policy_src/shop/1.scenarios.yaml",
     "policy_src/shop/1.yaml",
@@ -142,6 +144,43 @@ def test_a_page_becomes_a_project(privtab: Callable[..., Any], tmp_path: Path, m
     copy = Path("policy_src/shop/wiki.md")
     copy.write_text(PAGE.replace("| delete | - |", "| delete | ✓ |"), encoding="utf-8")
     assert [privtab(*gate).code for gate in gates] == [0, 0, 0, 1, 0]
+
+
+def test_what_a_page_loses_is_accepted_by_name_also_in_the_workflow(
+    privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "wiki.md"
+    more = "\n## People: who\n\n| Name | Town |\n|---|---|\n| Ann | Rome |\n"
+    page.write_text(f"{PAGE.replace('| delete |', '| delete * |')}\n\\* Not on Sundays.\n{more}", encoding="utf-8")
+    found = privtab("init", tmp_path / "shop", "--from", page)
+    names = ["footnote", "table People: who"]
+    assert (found.code, all(f"--accept {shlex.quote(name)}" in found.err for name in names)) == (1, True), found.err
+    assert f"--from '{page}?accept=NAME'" in found.err
+    options = [word for name in names for word in ("--accept", name)]
+    location = f"{page}?{'&'.join(f'accept={quote(name)}' for name in names)}"
+    assert privtab("init", tmp_path / "shop", "--from", location).code == 0
+    monkeypatch.chdir(tmp_path / "shop")
+    workflow = yaml.safe_load(Path(".github/workflows/policy.yml").read_text(encoding="utf-8"))
+    (step,) = (text for step in workflow["jobs"]["policy"]["steps"] if "import table" in (text := step.get("run", "")))
+    compared = privtab(*shlex.split(step)[1:])
+    assert compared.code == 0, compared.err
+    assert privtab(*[word for word in shlex.split(step)[1:] if word not in options]).code == 1
+
+
+@pytest.mark.parametrize("name", ["${{ secrets }}", "a%0Arun: b"])
+def test_a_name_to_accept_writes_no_other_workflow(privtab: Callable[..., Any], tmp_path: Path, name: str) -> None:
+    (tmp_path / "wiki.md").write_text(PAGE, encoding="utf-8")
+    ran = privtab("init", tmp_path / "shop", "--from", f"{tmp_path / 'wiki.md'}?accept={name}")
+    assert (ran.code, "`accept` takes no name" in ran.err) == (2, True)
+    assert not (tmp_path / "shop").exists()
+
+
+def test_what_git_ignores_in_a_repository_stays(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("/mine/\n", encoding="utf-8")
+    assert privtab("init", tmp_path, "--system", "shop").code == 0
+    assert (tmp_path / ".gitignore").read_text(encoding="utf-8") == "/mine/\n"
+    assert privtab("init", tmp_path / "new", "--system", "shop").code == 0
+    assert "/build/" in (tmp_path / "new" / ".gitignore").read_text(encoding="utf-8")
 
 
 def test_a_page_of_conditions_becomes_a_project(privtab: Callable[..., Any], tmp_path: Path) -> None:

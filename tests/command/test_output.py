@@ -97,6 +97,20 @@ def test_a_report_is_printed_or_written(capsys: pytest.CaptureFixture[str], tmp_
         assert (tmp_path / str(number)).read_text() == "a text\n"
 
 
+def test_an_object_has_the_number_of_its_format_and_nothing_else_has(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _output.deliver({"rules": 3}, tmp_path / "report.json")
+    _output.deliver({"rules": 3})
+    printed = capsys.readouterr().out
+    assert (tmp_path / "report.json").read_text() == printed
+    assert list(json.loads(printed).items()) == [("format", _output.JSON_FORMAT), ("rules", 3)]
+    _output.deliver([{"rules": 3}])
+    assert json.loads(capsys.readouterr().out) == [{"rules": 3}]
+    _output.deliver({"keys": {}}, numbered=False)
+    assert json.loads(capsys.readouterr().out) == {"keys": {}}
+
+
 def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     _output.out().more(0)
     _output.out().more(1200, "rows", apart=True)

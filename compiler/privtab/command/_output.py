@@ -32,7 +32,8 @@ PLAIN_WIDTH = 160
 """Width in columns without a terminal, so that tables in files and pipes are not cut."""
 SHOWN_REPETITIONS = 10
 """Repetitions of rows of one table that are printed; the rest is counted."""
-
+JSON_FORMAT = 1
+"""The number of the JSON that commands print, which rises when a key goes or means something else."""
 
 Format = Literal["text", "json"]
 """Output format: for people or programs."""
@@ -155,13 +156,14 @@ def recorder(file: IO[str], *, width: int = 120) -> Terminal:
     return made(file, width=width)
 
 
-def deliver(report: object, output: Path | None = None) -> None:
+def deliver(report: object, output: Path | None = None, *, numbered: bool = True) -> None:
     """Print a report to standard output, or write the report to a file. `printable_output` escapes control sequences.
 
-    A report is a text, a function that shows the report on a console, or another value, which becomes JSON.
+    A report is a text, a function that shows it on a console, or a value that becomes JSON, with a number if it is ours.
 
     >>> deliver({"rules": 3})
     {
+      "format": 1,
       "rules": 3
     }
     """
@@ -173,6 +175,8 @@ def deliver(report: object, output: Path | None = None) -> None:
         report(recorder(file))
         text = file.getvalue()
     else:
+        if numbered and isinstance(report, dict):
+            report = {"format": JSON_FORMAT, **report}
         text = report if isinstance(report, str) else as_json(report)
     if output is None:
         sys.stdout.write(text)

@@ -221,7 +221,7 @@ def keys(
                 print_error(
                     "several keys, so no `keyid`: OPA before 1.21.3 accepts unsigned bundles with this configuration"
                 )
-            deliver(configuration)
+            deliver(configuration, numbered=False)
         case "text" | "json":
             rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in found]
             print_rows(format_, rows, lambda row: f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}")

@@ -14,6 +14,7 @@ import typer
 
 from privtab import __version__
 from privtab.base.errors import UsageError
+from privtab.base.files import state_location
 from privtab.base.lazy import pattern
 from privtab.base.plugins import load_plugin
 from privtab.base.resources import data_path, text_templates
@@ -30,29 +31,17 @@ START_TITLES: dict[InitialTable, str] = {
     "data": "catalogs, schemas and tables",
     "service": "workspaces, projects and documents",
 }
+_WORDS = ("noun", "reading", "removal", "allowed", "denied", "user")
 _EXAMPLE = {
-    "data": {
-        "noun": "table",
-        "reading": "load",
-        "removal": "drop",
-        "allowed": "main/sales/orders",
-        "denied": "main/sales/payroll",
-        "user": "alice",
-    },
-    "service": {
-        "noun": "document",
-        "reading": "open",
-        "removal": "delete",
-        "allowed": "acme/site/plan",
-        "denied": "acme/books/plan",
-        "user": "alice",
-    },
+    "data": ("table", "load", "drop", "main/sales/orders", "main/sales/payroll", "alice"),
+    "service": ("document", "open", "delete", "acme/site/plan", "acme/books/plan", "alice"),
 }
 _SHARED = {
     "privtab.toml": "privtab.toml.j2",
     ".github/workflows/policy.yml": "ci.yml.j2",
     "policy-requirements.txt": "requirements.txt.j2",
     "service.py": "service.py.j2",
+    ".gitignore": "gitignore.j2",
 }
 
 
@@ -65,13 +54,13 @@ def run(
         InitialTable | None, option("--start", "Template: catalogs of data, or workspaces of a service.")
     ] = None,
     page: Annotated[
-        Path | None, option("--from PAGE", "Take the policy from the tables of a page, as `import table` does.")
+        str | None, option("--from PAGE", "Take the policy from the tables of a page, as `import table` does.")
     ] = None,
 ) -> None:
     """Write a first policy with its state, scenarios, settings, a CI workflow and a guarded example service.
 
     On a terminal, asks for missing options. Existing files are never overwritten. With `--from`, the page is copied into
-    the project, and the workflow compares it with the policy.
+    the project, and the workflow compares it with the policy; `PAGE?accept=NAME` is `import table --accept NAME`.
 
     Example:
       privtab init shop
@@ -88,11 +77,11 @@ def run(
         raise UsageError(f"`{system}` cannot name a system: write lower case letters, digits and `_`, a letter first")
     policies = Path("policy_src") / system
     if page is not None:
-        contents, example = load_plugin("privtab.commands", "import").project(page, system)
+        contents, example = load_plugin("privtab.commands", "import").project(*state_location(page), system)
         sources = {policies / "state.yaml": "page/state.yaml.j2"}
     else:
         start = start or (_prompt_for_start() if interactive else "data")
-        contents, example = {}, _EXAMPLE[start]
+        contents, example = {}, dict(zip(_WORDS, _EXAMPLE[start], strict=True))
         sources = {policies / name: f"{start}/{name}.j2" for name in ("1.yaml", "state.yaml", "1.scenarios.yaml")}
     sources |= {Path(path): f"shared/{name}" for path, name in _SHARED.items()}
     wheel = installed_wheel()
@@ -107,6 +96,8 @@ def run(
     files = {policies / name: content for name, content in contents.items()}
     files |= {p: text_templates("init").get_template(name).render(values).encode() for p, name in sources.items()}
     files[vendored] = wheel
+    if (folder / ".gitignore").exists():  # of a repository that is there
+        del files[Path(".gitignore")]
     existing = [str(path) for path in files if (folder / path).exists()]
     if existing:
         raise UsageError(f"{folder} has {', '.join(existing)} already: nothing was written")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from privtab.base import plugins
-from privtab.base.staged import write_file
 from privtab.command._files import json_text
 from privtab.command._options import OutputOption
 from privtab.command._output import deliver
@@ -33,7 +32,4 @@ def run(
         schema = policy_schema()
     else:
         schema = plugins.load_plugin("privtab.schemas", of).log_schema()
-    if output is None:
-        deliver(schema)
-    else:
-        write_file(output, json_text(schema).encode())
+    deliver(schema if output is None else json_text(schema), output, numbered=False)

@@ -85,6 +85,7 @@ class Canonical:
         self._compares = bool(compared_terms(program))
         self.comparisons = Comparisons(program)
         self._facts = FactSemantics(program)
+        self._orders: dict[Leaf, tuple[int, str, int, str]] = {}
         self._minimal_sets: dict[tuple[ir.Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         self._shapes = shapes.shapes(program)
         """Kept, since their numbers are keys below: shapes that are computed again have other numbers."""
@@ -164,7 +165,7 @@ class Canonical:
             for part in connected(self.comparisons, sorted(frozenset().union(*sets), key=self.order)):
                 self._steps_left = STEPS
                 in_order = sorted(sets, key=self._rank)
-                found = completed(in_order, part, self.comparisons, joined, self._suffices)
+                found = completed(in_order, part, self.comparisons, joined, self.entails)
                 sets = self.antichain(map(self.reduce, found))
         return sets
 
@@ -179,6 +180,12 @@ class Canonical:
 
     def order(self, atom: Leaf) -> tuple[int, str, int, str]:
         """Sort key: membership first, then privileges and roles, then ownership; from the root down."""
+        found = self._orders.get(atom)
+        if found is None:
+            found = self._orders[atom] = self._order(atom)
+        return found
+
+    def _order(self, atom: Leaf) -> tuple[int, str, int, str]:
         if isinstance(atom, ir.ByType):
             return (6, atom.slot, 0, atom.text)
         if not isinstance(atom, ir.OnTarget):

@@ -44,31 +44,46 @@ def completed(
     part: frozenset[Compare],
     theory: Comparisons,
     joined: Callable[[AtomSet], AtomSet | None],
-    suffices: Callable[[AtomSet, AtomSet], bool],
+    entails: Callable[[AtomSet, Leaf], bool],
 ) -> Iterator[AtomSet]:
     """Sets that suffice for the same condition, with the weakest comparisons of one part.
 
-    `joined`: the union of sets without what it entails, or None if it cannot hold. `suffices`: whether the first set gives the second.
+    `joined`: the union of sets without what it entails, or None if it cannot hold. `entails`: whether a set gives an atom.
     """
     if len(part) == 1 and any(atom.operator == "in" and isinstance(atom.right, Term) for atom in part):
         yield from sets  # which nothing else says
         return
     worlds = _Worlds(theory, part)
+    sets = list(sets)
+    bits = {atom: 1 << number for number, atom in enumerate(frozenset().union(*sets) - part)}
     given: dict[AtomSet, Mask] = {}
     for atoms in sets:
         own = reduce(and_, (worlds.where(atom) for atom in atoms & part if isinstance(atom, Compare)), worlds.all)
         given[atoms - part] = given.get(atoms - part, 0) | own
+    needed = {atoms: _union(map(bits.__getitem__, atoms)) for atoms in given}
     found: dict[AtomSet, Mask] = {}
+    lacking: dict[AtomSet, int] = {}
+    """For each set that was found, the bits of the atoms that it does not give: it suffices for the sets without any of them."""
+    together: dict[int, AtomSet | None] = {}
+    """What the union of two sets is joined to: many pairs have the same union."""
     waiting: list[AtomSet | None] = [*given]
     while waiting:
         others = waiting.pop()
         if others is not None and others not in found:
             worlds.spend(len(given))
-            found[others] = _union(mask for known, mask in given.items() if suffices(others, known))
-            waiting += (joined(others | further) for further, mask in given.items() if mask & ~found[others])
+            lacks = lacking[others] = _union(bit for atom, bit in bits.items() if not entails(others, atom))
+            found[others] = _union(mask for known, mask in given.items() if not needed[known] & lacks)
+            own = _union(map(bits.__getitem__, others))
+            for further, mask in given.items():
+                if mask & ~found[others]:
+                    union = own | needed[further]
+                    if union not in together:
+                        together[union] = joined(others | further)
+                        waiting.append(together[union])
     worlds.name_only_what_is_needed([*found.values()])
-    for others, mask in found.items():
-        weaker = [found[known] for known in found if suffices(others, known) and not suffices(known, others)]
+    said = [(_union(map(bits.__getitem__, others)), lacking[others], mask) for others, mask in found.items()]
+    for (others, mask), (own, lacks, _) in zip(found.items(), said, strict=True):
+        weaker = [known_mask for known, known_lacks, known_mask in said if not known & lacks and own & known_lacks]
         cubes = (cube for cube in worlds.weakest(mask) if all(cube & ~known for known in weaker))
         yield from (others | atoms for atoms in worlds.written(cubes))
 

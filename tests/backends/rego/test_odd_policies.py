@@ -91,7 +91,10 @@ def written(text: str, name: str, folder: Path) -> None:
 @pytest.mark.slow
 def test_rego_of_odd_policies_passes_the_strict_check(opa_binary: Path, tmp_path: Path) -> None:
     for name, text in POLICIES.items():
-        written(text, name, tmp_path)
-    for command in (("check", "--strict"), ("fmt", "--fail", "--list")):
-        ran = subprocess.run([opa_binary, *command, tmp_path / "rego"], capture_output=True, text=True, check=False)
+        # A folder for each: what OPA does for a check grows with the square of the number of modules.
+        (tmp_path / name).mkdir()
+        written(text, name, tmp_path / name)
+    checks = [("check", "--strict", tmp_path / name / "rego") for name in POLICIES]
+    for command in (*checks, ("fmt", "--fail", "--list", tmp_path)):
+        ran = subprocess.run([opa_binary, *command], capture_output=True, text=True, check=False)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", ""), command

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,14 +24,18 @@ class Project(NamedTuple):
     """The values for the templates of `init`."""
 
 
-def project(page: Path, draft: Draft, program: Program, policy: str) -> Project:
+def project(page: Path, draft: Draft, program: Program, policy: str, accepted: Sequence[str]) -> Project:
     """The project of a page that was read whole."""
     if not _NAME.fullmatch(page.name) or page.suffix in (".yaml", ".yml"):  # it stands in a command of the workflow
         raise UsageError(
             f"`{page.name}` cannot name a file of the project: use letters, digits, `.`, `_` and `-`, and the ending of a page"
         )
+    if any("${{" in name or not name.isprintable() for name in accepted):  # they, too, stand in the workflow
+        raise UsageError("`accept` takes no name with `${{` or a line break: change the page")
     files = {"1.yaml": policy.encode(), "1.scenarios.yaml": draft.scenarios(program, "1.yaml").encode()}
-    return Project(files={**files, page.name: page.read_bytes()}, example={"page": page.name, **_example(draft)})
+    options = " ".join(f"--accept {shlex.quote(name)}" for name in accepted)
+    example = {"page": page.name, "accepted": options, **_example(draft)}
+    return Project(files={**files, page.name: page.read_bytes()}, example=example)
 
 
 def _example(draft: Draft) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -153,7 +154,7 @@ def _program(
     return None, None, unread
 
 
-def project(page: Path, system: str) -> Project:
+def project(page: Path, accepted: Collection[str], system: str) -> Project:
     """The project of a page for `privtab init --from`; stops with findings for a page that is not read whole."""
     from privtab_pages.imported import TableReader
     from privtab_pages.own_pages import own_policy
@@ -163,13 +164,15 @@ def project(page: Path, system: str) -> Project:
     source = page_source(page)
     if own_policy(source):
         raise UsageError(f"{page} carries a policy: `privtab import table {page} -o policy.yaml` gives it back")
-    reader = TableReader(system=system, version="1", document=page.name)
+    reader = TableReader(system=system, version="1", document=page.name, accepted=accepted)
     program, policy, unread = _program(reader, page, page_of(source), partial=False)
     show_findings(unread, {str(page): source.text})
+    if any("--accept" in (finding.help or "") for finding in unread):
+        err().print(f"to accept NAME here: --from '{page}?accept=NAME'")
     fail_if(unread or program is None)
     assert program is not None
     assert policy is not None
-    return made(page, reader.draft, program, policy)
+    return made(page, reader.draft, program, policy, sorted(accepted))
 
 
 def _check_own(source: SourceFile, page: Page, policy: str | SourceFile) -> None:

@@ -118,12 +118,12 @@ def show(
     rows = listed(Settings(store=store, token=token, ca=ca), name, at)
     value: Any = [{"table": table, "row": dict(row)} for table, row in rows]
     if name is None and not is_http(store):
-        value = {}
-        for table, row in rows:
-            value.setdefault(table, []).append(dict(row))
-    if not print_if_data(format_, value):
-        for table, row in rows:
-            out().print(row_text(table, row))
+        value = {table: [dict(row) for of, row in rows if of == table] for table in dict.fromkeys(of for of, _ in rows)}
+    if format_ == "json":
+        deliver(value, numbered=False)  # a state has no key but its tables
+        return
+    for table, row in rows:
+        out().print(row_text(table, row))
 
 
 @app.command("change")
