@@ -15,8 +15,9 @@ from privtab.ir import Program
 from privtab.reference import Reference
 from privtab.state import State, locations
 from privtab_analysis.caller import asked_forms
+from privtab_analysis.entitlements.columns import Columns
 from privtab_analysis.entitlements.universe import Universe, rows_entities
-from privtab_analysis.permissions import AllowedOperation, what_can
+from privtab_analysis.permissions import AllowedOperation, lines, what_can
 
 MOST = 400
 """Choices of further objects that are tried for one operation on one entity."""
@@ -113,6 +114,29 @@ def test_one_entity_alone_named_by_the_state_or_not() -> None:
     assert rights.entities == (Entity("low", "x/new/new"),)
     with pytest.raises(InvalidRequest, match="wrong depth"):
         what_can(reference, State(), "ann", Entity("low", "x"))
+
+
+IN_COLUMNS = ((), ("implies", "any", "scopes"), ("hierarchy", "gates"), ("nobody", "filters"))
+
+
+@pytest.mark.parametrize("seed", seeds(range(40), quick=4, full=12))
+def test_columns_say_what_is_decided_class_by_class(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = generated_programs.program(seed, *IN_COLUMNS[seed % len(IN_COLUMNS)])
+    state = worlds.state(program, seed)
+    reference = Reference(program, state)
+    assert Columns.fit(program)
+    for user in (*worlds.USERS, "stranger"):
+        in_columns = what_can(reference, state, user)
+        with monkeypatch.context() as patched:
+            patched.setattr(Columns, "fit", lambda _: False)
+            in_classes = what_can(reference, state, user)
+        assert [(key(may), may.choices) for may in in_columns.allowed] == [
+            (key(m), m.choices) for m in in_classes.allowed
+        ]
+        assert lines(program, in_columns) == lines(program, in_classes)
+        assert in_columns.count == in_classes.count == len(in_classes.allowed)
+        assert in_columns.question_count == in_classes.question_count
+        assert list(in_columns.entities) == list(in_classes.entities)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,15 +1,17 @@
 """Permissions of one user: every operation on every entity that the state names.
 
-Most entities of a large state are equivalent for one user: the user holds something only near the root, and below that
-point all entities of a type get the same answers. The reference decides each equivalence class once.
+Conditions are worked out on all entities of a type at once (`entitlements.everywhere`). Where paths and rows do not tell everything, and for
+groups and roles alone, the reference decides for each equivalence class: most entities of a large state are equivalent for one user,
+who holds something only near the root, and below that point all entities of a type get the same answers.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from itertools import product
+from dataclasses import field
+from functools import cached_property, partial
+from itertools import groupby, product
 from math import prod
 from typing import TypeAlias
 
@@ -32,6 +34,8 @@ from privtab.ir import (
 from privtab.reference import Reference
 from privtab.state import State
 from privtab_analysis.caller import Caller, EquivalenceClasses, asked_forms
+from privtab_analysis.entitlements.columns import Columns
+from privtab_analysis.entitlements.everywhere import Everywhere
 from privtab_analysis.entitlements.universe import Universe, universe
 
 Atoms: TypeAlias = tuple[Leaf, ...]
@@ -57,17 +61,64 @@ class AllowedOperation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedGroup:
+    """Entities of a type on which the same operations are allowed. `paths`: sorted; `operations`: on the first entity."""
+
+    type: str
+    paths: Sequence[str]
+    operations: Sequence[AllowedOperation]
+
+    def on(self, path: str) -> Iterator[AllowedOperation]:
+        """The operations on one of the entities."""
+        first, own = Entity(self.type, self.paths[0]), Entity(self.type, path)
+        for may in self.operations:
+            # A call at an entity with a flat id names its type, too.
+            flat = may.unnamed and may.resource.id == f"{first}/"
+            end = may.resource.id[len(str(first)) if flat else len(first.id) :]
+            # `replace` takes three times as long.
+            yield AllowedOperation(
+                operation=may.operation,
+                resource=Entity(may.resource.type, (str(own) if flat else path) + end),
+                unnamed=may.unnamed,
+                with_=may.with_,
+                choices=may.choices,
+            )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The operations as words. `[list table]`: a call that names no item. `run*`: with some further object."""
+        shown = [(may, may.operation + ("*" if may.with_ else "")) for may in self.operations]
+        named = (word for may, word in shown if not may.unnamed)
+        return (*named, *(f"[{word} {may.resource.type}]" for may, word in shown if may.unnamed))
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhatCan:
-    """The permissions of a principal, in the order of the policy's types, then by path, and the entities that were looked at."""
+    """The permissions of a principal, and the entities that were looked at."""
 
     principal: str
     """`user:alice`, `group:hr` or `role:analyst`."""
-    entities: tuple[Entity, ...]
-    allowed: tuple[AllowedOperation, ...]
+    entities: Universe | tuple[Entity, ...]
+    groups: tuple[AllowedGroup, ...]
+    """The entities on which anything is allowed, in the order of the policy's types."""
     question_count: int
     """The number of questions answered: pairs of operation and entity."""
     undecided: tuple[Rule, ...] = ()
     """The rows with too many choices of `with` objects to try."""
+
+    @property
+    def count(self) -> int:
+        """How much is allowed."""
+        return sum(len(group.paths) * len(group.operations) for group in self.groups)
+
+    @cached_property
+    def allowed(self) -> tuple[AllowedOperation, ...]:
+        """Each of them, in the order of the policy's types, then by path."""
+        found: list[AllowedOperation] = []
+        for _, groups in groupby(self.groups, key=lambda group: group.type):
+            of_type = sorted((path, group) for group in groups for path in group.paths)
+            found += (may for path, group in of_type for may in group.on(path))
+        return tuple(found)
 
 
 def what_can(
@@ -106,56 +157,63 @@ def what_can(
         check_principal(name)
         caller = Caller(reference, name, groups=groups, flags=flags, active_roles=active_roles)
         caller.check_active_roles()
-    decisions = _Decisions(caller, state, found)
-    entities = list(found) if entity is None else [entity]
-    allowed: list[AllowedOperation] = []
-    total = 0
-    for resource in [*([Entity("", "")] if entity is None else []), *entities]:
-        total += len(questions(reference.program, resource.type))
-        allowed += decisions.allowed(resource)
+    types = ["", *reference.program.entities] if entity is None else [entity.type]
+    plain = not (is_principal_alone or groups or active_roles is not None)
+    allowed = _in_columns(caller, state, found, types, entity) if plain else None
+    decisions = None
+    if allowed is None:
+        decisions = _Decisions(caller, state, found)
+        allowed = decisions.groups(types, entity)
+    sizes = {type_: len(found.by_type.get(type_, [""])) if entity is None else 1 for type_ in types}
     return WhatCan(
         principal=user if is_principal_alone else f"user:{name}",
-        entities=tuple(entities),
-        allowed=tuple(allowed),
-        question_count=total,
-        undecided=tuple(decisions.undecided.values()),
+        entities=found if entity is None else (entity,),
+        groups=tuple(allowed),
+        question_count=sum(size * len(questions(reference.program, type_)) for type_, size in sizes.items()),
+        undecided=() if decisions is None else tuple(decisions.undecided.values()),
     )
 
 
-def lines(program: Program, allowed: Iterable[AllowedOperation]) -> list[tuple[str, str, list[str]]]:
-    """(type, paths, operations) for entities with allowed operations; neighbours with the same operations share a line.
-
-    `[list table]`: a call that names no item. `run*`: with some further object.
-    """
+def lines(program: Program, found: WhatCan) -> list[tuple[str, str, list[str]]]:
+    """(type, paths, operations) for entities with allowed operations; neighbours with the same operations share a line."""
     order = list(program.entities)
-    by_entity: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
-    for may in allowed:
-        type_ = _container(program, may.resource) if may.unnamed else may.resource.type
-        path = may.resource.id.removesuffix("/")  # a path without its last name ends so where a type nests
-        if may.unnamed and may.resource.type in program.flat:
-            type_, _, path = path.partition(":")
-        named, calls = by_entity.setdefault((type_, path), ([], []))
-        word = may.operation + ("*" if may.with_ else "")
-        if may.unnamed:
-            calls.append(f"{word} {may.resource.type}")
-        else:
-            named.append(word)
-    found = []
-    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (type_, path), (named, calls) in by_entity.items():
-        words = (*named, *(f"[{call}]" for call in calls))
-        alike.setdefault((type_, path.rpartition("/")[0], words), []).append(path)
+    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for group in found.groups:
+        type_, words = group.type, group.words
+        for path in group.paths:
+            alike[type_, path.rpartition("/")[0], words].append(path)
+    listed = []
     for (type_, parent, words), paths in alike.items():
-        names = paths[0] if len(paths) == 1 else _joined(parent, paths)
-        found.append((type_ or "anywhere", names, list(words)))
-    return sorted(found, key=lambda line: (order.index(line[0]) if line[0] in order else -1, line[1]))
+        names = paths[0] if len(paths) == 1 else _joined(parent, sorted(paths))
+        listed.append((type_ or "anywhere", names, list(words)))
+    return sorted(listed, key=lambda line: (order.index(line[0]) if line[0] in order else -1, line[1]))
 
 
-def _container(program: Program, resource: Entity) -> str:
-    """The type of the entity that contains a resource; empty for the root."""
-    parent = program.entities[resource.type].parent
-    levels = vocabulary(program).shapes[resource.type].levels(resource.id)
-    return resource.type if program.entities[resource.type].nested and levels > 1 else parent or ""
+def _in_columns(
+    caller: Caller, state: State, universe: Universe, types: Iterable[str], entity: Entity | None
+) -> list[AllowedGroup] | None:
+    """The permissions by columns of entities; None where these do not tell everything, or there is too much to combine."""
+    if not Columns.fit(caller.program):
+        return None
+    everywhere = Everywhere(caller.program, state, caller.holdings, caller.user, caller.flags, universe)
+    found: list[AllowedGroup] = []
+    for type_ in types:
+        of_type = everywhere.allowed(type_, questions(caller.program, type_), entity)
+        if of_type is None:
+            return None
+        for paths, answers in of_type:
+            operations = tuple(
+                AllowedOperation(
+                    operation=rule.operation,
+                    resource=Entity(rule.entity, paths[0] and f"{paths[0]}/" if unnamed else paths[0]),
+                    unnamed=unnamed,
+                    with_=with_,
+                    choices=choices,
+                )
+                for rule, unnamed, with_, choices in answers
+            )
+            found.append(AllowedGroup(type=type_, paths=paths, operations=operations))
+    return found
 
 
 def _joined(parent: str, paths: list[str]) -> str:
@@ -195,42 +253,33 @@ class _Decisions:
         self._classes = EquivalenceClasses(caller, state, universe)
         self.choices = Choices(caller, universe, self._classes)
         self.undecided: dict[str, Rule] = {}
-        self._known: dict[tuple[str, str], list[AllowedOperation]] = {}
         self._conditions: dict[tuple[str, bool], tuple[int, Formula]] = {}
         self._numbers: dict[Formula, int] = {}
         self._held: dict[tuple[int, Entity], bool] = {}
         """For the entity that is decided: by number of the condition and resource, since many operations have equal conditions."""
-        self._flat = frozenset(self.program.flat)
 
-    def allowed(self, entity: Entity) -> Iterator[AllowedOperation]:
+    def groups(self, types: Iterable[str], only: Entity | None) -> list[AllowedGroup]:
+        """The entities of some types, or one alone, with the operations that are allowed, one group for each class."""
+        found: dict[tuple[str, str], list[Entity]] = defaultdict(list)
+        for type_ in types:
+            known = [""] if not type_ else self.universe.paths(type_)
+            for entity in map(partial(Entity, type_), known) if only is None else [only]:
+                found[self._classes.of(entity)].append(entity)
+        decided = ((entities, self._decided(entities[0])) for entities in found.values())
+        return [
+            AllowedGroup(type=entities[0].type, paths=[entity.id for entity in entities], operations=operations)
+            for entities, operations in decided
+            if operations
+        ]
+
+    def _decided(self, entity: Entity) -> list[AllowedOperation]:
         """The operations that are allowed on an entity."""
-        kind = self._classes.of(entity)
-        if kind not in self._known:
-            self._held.clear()
-            questioned = (
-                (rule, self._resource(rule, entity, unnamed=u), u) for rule, u in questions(self.program, entity.type)
-            )
-            answers = (
-                self._decide(rule, resource, unnamed=u) for rule, resource, u in questioned if resource is not None
-            )
-            self._known[kind] = [may for may in answers if may is not None]
-        for may in self._known[kind]:
-            if may.unnamed and may.resource.type in self._flat:
-                yield replace(may, resource=Entity(may.resource.type, f"{entity}/"))
-                continue
-            of_class = may.resource.id.removesuffix("/")
-            end = may.resource.id[len(of_class) :]
-            if of_class == entity.id:
-                yield may
-                continue
-            # `replace` takes three times as long.
-            yield AllowedOperation(
-                operation=may.operation,
-                resource=Entity(may.resource.type, entity.id + end),
-                unnamed=may.unnamed,
-                with_=may.with_,
-                choices=may.choices,
-            )
+        self._held.clear()
+        questioned = (
+            (rule, self._resource(rule, entity, unnamed=u), u) for rule, u in questions(self.program, entity.type)
+        )
+        answers = (self._decide(rule, resource, unnamed=u) for rule, resource, u in questioned if resource is not None)
+        return [may for may in answers if may is not None]
 
     def _resource(self, rule: Rule, entity: Entity, *, unnamed: bool) -> Entity | None:
         """The resource of a question about an entity; None if it lies deeper than its type nests."""

@@ -19,7 +19,6 @@ from privtab_analysis.caller import Caller, listing
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.holders import ANYONE, Holders, PrincipalHolders, SubjectsOnDemand, UserHolders
 from privtab_analysis.entitlements.subjects import held, program_forms
-from privtab_analysis.entitlements.universe import users
 
 MEMBERSHIPS = 10
 """The most memberships whose combinations are all tried."""
@@ -53,7 +52,7 @@ class Principal:
 class WhoCan:
     """The answer for one operation on one object. `users` are sorted; `anyone`: users whom no row names are allowed, and so is everybody who is not `excepted`."""
 
-    def __init__(self, reference: Reference, state: State, request: Request) -> None:
+    def __init__(self, reference: Reference, state: State, request: Request, holders: UserHolders | None) -> None:
         reference.vocabulary.check_question(request)
         program = reference.program
         # The attributes of users are those of the state: the request's are of its own user.
@@ -68,8 +67,8 @@ class WhoCan:
             dict.fromkeys(at for atom in reached_atoms(program, self.condition) for at in self._located(atom))
         )
         self._keys = self._keys_of_atoms()
-        self._users = UserHolders(program, state, reference.holdings)
-        self.known: frozenset[str] = users(program, state)
+        self._users = holders or UserHolders(program, state, reference.holdings)
+        self.known: frozenset[str] = self._users.known
         named = self.known.union(last_name(key.partition(":")[2]) for key in self._keys)
         names = ["", *named]
         numbers = {name: number for number, name in enumerate(names) if name}
@@ -194,15 +193,15 @@ def _smallest(needs: set[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, sorted(minimal, key=lambda way: (len(way), way))))
 
 
-def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
+def who_can(reference: Reference, state: State, request: Request, holders: UserHolders | None = None) -> WhoCan:
     """Find everyone who is allowed a request, regardless of its user; `state` is the state that the reference was built from.
 
-    Raises InvalidRequest if the request uses names that the policy does not know.
+    `holders`: of the same state, which keeps what was looked up for one question for the next. Raises InvalidRequest if the request uses names that the policy does not know.
     """
     Tool.WHO_CAN.check(reference.program)
     if request.active_roles is not None:
         raise UsageError("`who-can` is about all roles of everybody: leave the active roles out")
-    return WhoCan(reference, state, request)
+    return WhoCan(reference, state, request, holders)
 
 
 def evidence_text(through: Iterable[Evidence]) -> str:

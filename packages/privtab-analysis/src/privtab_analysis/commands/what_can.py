@@ -81,7 +81,7 @@ def run(
             "principal": found.principal,
             "user": name if kind == "user" else None,
             "asked": found.question_count,
-            "count": len(found.allowed),
+            "count": found.count,
             "allowed": allowed,
             "undecided": [rule.id for rule in found.undecided],
             "notes": notes,
@@ -103,15 +103,15 @@ def _row(may: AllowedOperation) -> tuple[object, ...]:
 def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> None:
     from privtab_analysis.permissions import lines
 
-    about = "" if len(found.entities) != 1 else f" on {found.entities[0]}"
+    about = "" if len(found.entities) != 1 else f" on {next(iter(found.entities))}"
     console.print(f"what {found.principal} can do{about}", style="bold")
     console.print(
-        f"{len(found.allowed):,} of {found.question_count:,} operations on {count(len(found.entities), 'entity', 'entities')}",
+        f"{found.count:,} of {found.question_count:,} operations on {count(len(found.entities), 'entity', 'entities')}",
         style="dim",
     )
-    if not found.allowed:
+    if not found.groups:
         return
-    found_lines = lines(program, found.allowed)
+    found_lines = lines(program, found)
     shown = found_lines[: most or len(found_lines)]
     wide = min(max(len(path) for _, path, _ in shown), 40)
     for type_, of_type in groupby(shown, key=lambda line: line[0]):
@@ -119,7 +119,8 @@ def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> Non
         for _, path, words in of_type:
             show_words(console, f"  {path:<{wide}}  ", words, margin=4 + wide, gap="  ")
     console.more(len(found_lines) - len(shown), "lines", apart=True)
-    legend = ["[…] calls that name no item"] if any(may.unnamed for may in found.allowed) else []
-    legend += ["* with some further object, which --format json names"] if any(m.with_ for m in found.allowed) else []
+    operations = [may for group in found.groups for may in group.operations]
+    legend = ["[…] calls that name no item"] if any(may.unnamed for may in operations) else []
+    legend += ["* with some further object, which --format json names"] if any(m.with_ for m in operations) else []
     if legend:
         console.print("\n" + "; ".join(legend), style="dim")

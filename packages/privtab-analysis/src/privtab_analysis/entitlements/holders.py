@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from privtab.base import last_name
@@ -18,6 +19,8 @@ CHAIN = " → "
 ANYONE = "anyone"
 """Among principals, one that no row names; among users, the empty name is such a one."""
 USER = "user:"
+MOST_KEPT = 2_000_000
+"""The most users of roles that are looked up before they are asked about."""
 
 
 class Holders:
@@ -70,6 +73,19 @@ class UserHolders(Holders):
         self._of_everyone = holdings.above(program.semantics.everyones)
         self._everywhere: dict[str, set[str]] = {}
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Every user that some row of the state names."""
+        return users(self.program, self.rows)
+
+    def all(self) -> None:
+        """Look up the users of every role, as far as they are not too many to be kept, for questions to come."""
+        kept = 0
+        for role in self.state.column("assignments", "role").names:
+            kept += len(self.everywhere(f"{ROLE_PREFIX}{role}"))
+            if kept > MOST_KEPT:
+                return
+
     def everywhere(self, principal: str) -> set[str]:
         """The users that a principal stands for, counting only assignments without a scope."""
         if principal not in self._everywhere:
@@ -78,7 +94,7 @@ class UserHolders(Holders):
                 case "user":
                     found = {name}
                 case "group" if name in self._of_everyone:
-                    found = {"", *users(self.program, self.rows)}
+                    found = {"", *self.known}
                 case "group":
                     rows = self.state.column("memberships", "group").where([name]) if self._state_groups else []
                     members = set(map(str, self.state.column("memberships", "user").take(rows)))

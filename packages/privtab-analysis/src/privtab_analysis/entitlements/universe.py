@@ -43,6 +43,7 @@ class Universe:
             for type_ in program.entities
         }
         self.by_type: dict[str, dict[str, Entity]] = {type_: {} for type_ in program.entities}
+        self._sorted: dict[str, list[str]] = {}
         for entity in entities:
             self.add(entity)
 
@@ -51,6 +52,7 @@ class Universe:
         duplicate = copy(self)
         duplicate.where = where
         duplicate.by_type = {type_: dict(entities) for type_, entities in self.by_type.items()}
+        duplicate._sorted = {}  # noqa: SLF001  (its own)
         return duplicate
 
     def __contains__(self, entity: Entity) -> bool:
@@ -58,11 +60,17 @@ class Universe:
 
     def __iter__(self) -> Iterator[Entity]:
         """All entities, by type in the order of the file, then by path."""
-        for entities in self.by_type.values():
-            yield from (entities[path] for path in sorted(entities))
+        for type_, entities in self.by_type.items():
+            yield from (entities[path] for path in self.paths(type_))
 
     def __len__(self) -> int:
         return sum(map(len, self.by_type.values()))
+
+    def paths(self, type_: str) -> list[str]:
+        """The paths of the entities of a type, sorted."""
+        if len(self._sorted.get(type_, ())) != len(self.by_type[type_]):  # entities are added alone
+            self._sorted[type_] = sorted(self.by_type[type_])
+        return self._sorted.get(type_, [])
 
     def add(self, entity: Entity) -> list[Entity]:
         """Add an entity, its ancestors and their `single` entities; returns the new entities."""

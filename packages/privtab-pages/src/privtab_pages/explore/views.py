@@ -137,7 +137,7 @@ def who(world: World, query: Query) -> Values:
     if not query.one("operation"):
         return {}
     request = world.anybody(query)
-    found = who_can(world.reference, world.rows, request)
+    found = who_can(world.reference, world.rows, request, world.holders)
     by_principal = query.one("by") == "principal"
     begin = min(query.number("from"), len(found.users))
     page = found.users[begin : begin + MOST_LINES]
@@ -174,7 +174,7 @@ def what(world: World, query: Query) -> Values:
         known=None if about else world.universe,
     )
     by_type: dict[str, list[tuple[str, list[str], bool]]] = defaultdict(list)
-    listed = lines(world.program, found.allowed)
+    listed = lines(world.program, found)
     begin = min(query.number("from"), len(listed))
     for type_, path, words in islice(listed, begin, begin + MOST_LINES):
         by_type[type_].append((path, words, type_ in world.program.entities and "{" not in path))

@@ -12,7 +12,8 @@ from privtab.base import Entity, Request, UsageError, hint
 from privtab.ir import Program
 from privtab.reference import Reference
 from privtab.state import Places, State
-from privtab_analysis.entitlements.universe import Universe, named, universe, users
+from privtab_analysis.entitlements.holders import UserHolders
+from privtab_analysis.entitlements.universe import Universe, named, universe
 from privtab_analysis.state_diff import Comparison
 from privtab_analysis.state_diff.subjects import Side
 from privtab_pages.policy import PolicyPage, Row
@@ -31,6 +32,13 @@ MOST_NAMES = 200
 
 LONGEST_TEXT = 400_000
 """Maximum characters of the two texts that are edited."""
+
+
+_LOOKED_UP = (
+    *(("grants", "entity"), ("grants", "grantee"), ("owners", "entity"), ("owners", "owner"), ("members", "user")),
+    *(("memberships", "user"), ("memberships", "group"), ("assignments", "principal"), ("assignments", "role")),
+)
+"""The columns of which rows are looked up by text."""
 
 
 class Query:
@@ -117,9 +125,14 @@ class World:
         return universe(self.program, self.rows)
 
     @cached_property
+    def holders(self) -> UserHolders:
+        """The users behind each principal."""
+        return UserHolders(self.program, self.rows, self.reference.holdings)
+
+    @cached_property
     def users(self) -> list[str]:
         """Every user whom the state names."""
-        return sorted(users(self.program, self.rows))
+        return sorted(self.holders.known)
 
     @cached_property
     def principals(self) -> Mapping[str, list[str]]:
@@ -168,11 +181,14 @@ class World:
         if self.state is not None:
             yield "users"
             self.users, self.principals  # noqa: B018
+            self.holders.all()
             yield "entities"
-            self.universe, self.comparison.tree, self.comparison.named  # noqa: B018
+            self.comparison.tree, self.comparison.named  # noqa: B018
+            for type_ in self.program.entities:
+                self.universe.paths(type_)
             yield "look-ups"
             self.open_engine, self.reference  # noqa: B018
-            for column in (("grants", "entity"), ("grants", "grantee"), ("owners", "entity"), ("members", "user")):
+            for column in _LOOKED_UP:
                 self.rows.column(*column).where([])
 
     def requested(self, query: Query, *, user: str | None = None) -> Request:
