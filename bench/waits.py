@@ -214,8 +214,10 @@ def _server(python: str, folder: Path, *arguments: str) -> Iterator[tuple[str, C
 
 
 def _processor(pid: int) -> float:
-    user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / _TICK
+    """The processor time of a process, of its children, and of those that have ended."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    spent = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:15]
+    return sum(map(int, spent)) / _TICK + sum(_processor(int(child)) for child in children)
 
 
 def _authzen(folder: Path) -> list[Row]:
