@@ -6,7 +6,7 @@ import sys
 import webbrowser
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Thread
 from time import time_ns
@@ -171,7 +171,9 @@ def _export(world: World, folder: Path, entities: list[str]) -> None:
 
 def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
     with needing("`privtab explore`", "serve"):
+        from privtab_pages.explore.children import Children
         from privtab_pages.explore.server import Explorer, Scope, application, names_of
+        from privtab_pages.explore.site import answer
         from privtab_server.serving.tokens import Tokens
     from privtab_server.serving.server import is_loopback
 
@@ -182,11 +184,12 @@ def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
     tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
     hosts = names_of(settings.host, settings.public_url)
     url = ""
+    children = Children(partial(answer, world)) if Children.possible() else None
 
     def make(base: str) -> Any:
         nonlocal url
         url = base
-        return application(Explorer(world=world, tokens=tokens, hosts=hosts))
+        return application(Explorer(world=world, tokens=tokens, hosts=hosts, children=children))
 
     def served() -> tuple[str, dict[str, object]]:
         if opens and sys.stdout.isatty():  # beside the server: some browsers return when they end

@@ -25,8 +25,9 @@ from starlette.types import ASGIApp
 
 from privtab.base import RecentlyUsed
 from privtab_analysis.html import PAGE_HEADERS
+from privtab_pages.explore.children import Children
 from privtab_pages.explore.editing import Editing
-from privtab_pages.explore.site import EDIT, Answer, answer
+from privtab_pages.explore.site import EDIT, SCRIPTS, Answer, answer
 from privtab_pages.explore.world import LONGEST_TEXT, MOST_VALUES, World
 from privtab_server.serving.access_log import AccessLog, note
 from privtab_server.serving.endpoint import JSON, HttpError, answered, authorize, read_json_body, running
@@ -45,8 +46,10 @@ LONGEST_QUERY = 48_000
 """Maximum length of the query of a URL."""
 SECONDS = 60.0
 """Seconds after which a question that others wait for, or that takes long, is answered with 503."""
+MOST_AT_ONCE = 4
+"""Questions that are worked out beside each other, where processes fork; elsewhere it is one."""
 MOST_WAITING = 50
-"""Maximum questions that wait for each other; further ones get 503."""
+"""Maximum questions that are worked out or wait; further ones get 503."""
 KEPT = 64 << 20
 """Maximum characters of answers that are kept."""
 
@@ -69,11 +72,15 @@ class Explorer:
     answers: RecentlyUsed[tuple[str, str], Answer] = field(
         default_factory=lambda: RecentlyUsed(weight=lambda kept: len(kept.text), heaviest=KEPT)
     )
-    one: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """Held while a page is worked out, so that values derived from a state are not made several times at once."""
-    waiting: int = 0
-    """Questions that are worked out or wait."""
+    children: Children[Answer | None] | None = None
+    """Where pages are worked out; None: in a thread, one at a time, so that values derived from a state are not made several times at once."""
+    working: dict[tuple[str, str], asyncio.Task[Answer | None]] = field(default_factory=dict)
+    """The questions that are worked out or wait."""
     editing: Editing = field(default_factory=Editing)
+    at_once: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.at_once = asyncio.Semaphore(1 if self.children is None else MOST_AT_ONCE)
 
     async def answer(self, name: str, query: str) -> Answer | None:
         """The answer to a URL, either kept or worked out."""
@@ -81,23 +88,27 @@ class Explorer:
         known = self.answers.get(key)
         if known is not None:
             return known
-        if self.waiting >= MOST_WAITING:
-            raise TimeoutError
-        pairs = parse_qsl(query, max_num_fields=2 * MOST_VALUES, errors="replace")
-        # A question that takes too long goes on, and so others wait for it: it cannot be stopped.
-        working = asyncio.create_task(self._worked_out(name, pairs))
-        found = await asyncio.wait_for(asyncio.shield(working), self.seconds)
-        if found is not None and found.status == 200:
-            self.answers.put(key, found)
-        return found
+        if key not in self.working:
+            if len(self.working) >= MOST_WAITING:
+                raise TimeoutError
+            pairs = parse_qsl(query, max_num_fields=2 * MOST_VALUES, errors="replace")
+            self.working[key] = asyncio.create_task(self._worked_out(key, pairs))
+        # A question that takes too long goes on, and who asks again gets its answer.
+        return await asyncio.wait_for(asyncio.shield(self.working[key]), self.seconds)
 
-    async def _worked_out(self, name: str, pairs: list[tuple[str, str]]) -> Answer | None:
-        self.waiting += 1
+    async def _worked_out(self, key: tuple[str, str], pairs: list[tuple[str, str]]) -> Answer | None:
+        name, _ = key
         try:
-            async with self.one:
-                return await asyncio.to_thread(answer, self.world, name, pairs)
+            async with self.at_once:
+                if self.children is None or name in SCRIPTS:
+                    found = await asyncio.to_thread(answer, self.world, name, pairs)
+                else:
+                    found = await self.children.answer(name, pairs)
+            if found is not None and found.status == 200:
+                self.answers.put(key, found)
+            return found
         finally:
-            self.waiting -= 1
+            del self.working[key]
 
 
 def application(explorer: Explorer) -> ASGIApp:
@@ -116,6 +127,8 @@ async def _running(explorer: Explorer) -> AsyncIterator[None]:
     async with running([], explorer.tokens):
         yield
         await explorer.editing.close()
+        if explorer.children is not None:
+            explorer.children.close()
 
 
 async def _page(explorer: Explorer, request: Request) -> Response:
