@@ -200,7 +200,7 @@ def archive_entries(bundle: BinaryIO) -> Entries:
     try:
         with gzip.GzipFile(fileobj=bundle) as packed:
             unpacked = cast("BinaryIO", BoundedGzip(cast("BinaryIO", packed)))
-            with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=Entry) as tar:
+            with tarfile.open(fileobj=unpacked, mode="r|", bufsize=_PIECE, tarinfo=Entry) as tar:
                 for number, entry in enumerate(tar, start=1):
                     name = path_of(entry.name)
                     check_entry(name, entry, number)

@@ -17,12 +17,20 @@ from privtab.base.errors import BrokenBundle, DecisionUnavailable, FileError, Po
 from privtab.base.records import dataclass
 from privtab.base.resources import needing
 from privtab.base.signatures import PEM, Signed, Trust
-from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, archive_entries, checked_manifest, read_json_object
+from privtab.bundle.archive import (
+    LARGEST_READ,
+    MOST_ENTRIES,
+    archive_entries,
+    check_values,
+    checked_manifest,
+    read_json_object,
+)
 from privtab.bundle.sign import verify_bundle
 from privtab.client import _config
 from privtab.client._address import Cert, Token, file_stamp
 from privtab.client._config import Settings
 from privtab.client._observe import LOG
+from privtab.engines.held_texts import read_held
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -111,12 +119,19 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
     for name, text in files.items():
         if name.rpartition("/")[2] != "data.json":
             continue
-        for path, value in _documents(name.split("/")[:-1], read_json_object(name, text)):
+        for path, value in _documents(name.split("/")[:-1], _read(name, text, keep)):
             if path[0] in documents:
                 if not _within(roots, "/".join(path), value):
                     raise BrokenBundle(f"`{'/'.join(path)}` lies outside the roots of its manifest")
                 documents[path[0]][path[1]] = value if path[0] == PROGRAMS else keep(value)
     return Content(programs=documents[PROGRAMS], states=documents[STATES], wasm=bool(manifest.get("wasm")))
+
+
+def _read(name: str, text: bytes, keep: Keep) -> Mapping[str, Any]:
+    """The object in a file of data. Holders are left as texts where the document of a state is converted."""
+    check_values(name, text)
+    held = None if keep is dict else read_held(text)
+    return strict_json.loads_object(text, f"`{name}`", BrokenBundle) if held is None else held
 
 
 def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -137,7 +152,7 @@ def _within(roots: list[str], path: str, value: Any) -> bool:
     """Return whether a document lies within the roots, as a whole or each of its parts."""
     if any(_covers(root, path) for root in roots):
         return True
-    deeper = isinstance(value, dict) and any(_covers(path, root.strip("/")) for root in roots)
+    deeper = isinstance(value, Mapping) and any(_covers(path, root.strip("/")) for root in roots)
     return deeper and all(_within(roots, f"{path}/{key}", child) for key, child in value.items())
 
 

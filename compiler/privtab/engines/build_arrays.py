@@ -17,6 +17,7 @@ from privtab.base import arrow
 from privtab.base.arrow import Codes, Lists
 from privtab.engines.arrays import Arrays, Entries, Scopes, TypeArrays, UserPrincipals, is_single
 from privtab.engines.columns import Level, level_of, widths
+from privtab.engines.held_texts import TextTable, flat_holders
 from privtab.engines.index import OWNER_BIT, Index, Principals, PrivilegeNumbers
 from privtab.engines.lookups import WORD, HashIndex, TextDictionary, words
 
@@ -56,15 +57,19 @@ def arrays_of_index(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]
 
 def _tables(index: Index) -> dict[str, EncodedTable]:
     """The tables of an index, as for `arrays_of_tables`."""
-    entities = [
-        (f"{type_}:{path}", holders) for type_, table in index.tables.items() for path, holders in table.items()
+    keys = [f"{type_}:{path}" for type_, table in index.tables.items() for path in table]
+    held_in_tables = [
+        table.flat() if isinstance(table, TextTable) else flat_holders(table.values())
+        for table in index.tables.values()
     ]
-    counts = [len(holders) for _, holders in entities]
-    entity = np.repeat(np.arange(len(entities)), counts)
-    principals = TextDictionary(chain.from_iterable(holders for _, holders in entities))
-    principal = principals.codes(chain.from_iterable(holders for _, holders in entities), len(entity))
-    held = words(list(chain.from_iterable(holders.values() for _, holders in entities)))
-    entity_texts, principal_texts = arrow.text_array([key for key, _ in entities]), arrow.text_array(list(principals))
+    holders, bits, counts = (
+        [*chain.from_iterable(column)] for column in zip(([], [], []), *held_in_tables, strict=True)
+    )
+    entity = np.repeat(np.arange(len(keys)), np.array(counts, np.int64))
+    principals = TextDictionary(holders)
+    principal = principals.codes(holders, len(entity))
+    held = words(bits)
+    entity_texts, principal_texts = arrow.text_array(keys), arrow.text_array(list(principals))
 
     def having(bit: int) -> Codes:
         word, shift = divmod(bit.bit_length() - 1, WORD)

@@ -9,7 +9,7 @@ A state may be sharded (docs/how-to/shards.md): `people` for what is looked up b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, repeat
 from operator import is_
@@ -18,12 +18,13 @@ from typing import Any, TypeAlias, TypeVar
 from privtab.base.errors import PolicyError, UsageError
 from privtab.base.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.base.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name, sharded_revision
+from privtab.engines.held_texts import HeldTexts, Holders, TextTable
 
 T = TypeVar("T")
-Holders: TypeAlias = dict[str, int]
-"""Principal → bits."""
-Table: TypeAlias = dict[str, Holders]
+Table: TypeAlias = dict[str, Holders] | TextTable
 """Path of an entity → what principals hold on it."""
+RawTable: TypeAlias = Mapping[str, Holders | str]
+"""The same, where holders may be a text that was not read yet."""
 
 _PEOPLE = ""
 """The people's part, among names of shards."""
@@ -126,6 +127,12 @@ class EntityHoldings:
         for effect in ("allow", "deny"):
             for privilege, entities in document[effect].items():
                 bit = numbers.allowed(privilege) if effect == "allow" else numbers.denied(privilege)
+                if isinstance(entities, HeldTexts):
+                    for type_, texts in entities.of_types.items():
+                        table = self.tables.setdefault(type_, TextTable())
+                        assert isinstance(table, TextTable)  # a reader leaves no texts behind what it has read
+                        table.add(bit, texts)
+                    continue
                 self._add(bit, entities)
                 if not all(map(is_, chain.from_iterable(map(dict.values, entities.values())), true)):
                     self.origins |= {
@@ -158,7 +165,8 @@ class EntityHoldings:
 
     def _add(self, bit: int, entities: Mapping[str, Iterable[str]]) -> None:
         tables, known = self.tables, self._bits
-        last, table = None, dict[str, Holders]()
+        last: str | None = None
+        table: Table = {}
         for key, principals in entities.items():
             type_, _, path = key.partition(":")
             if type_ != last:  # keys are sorted: those of a type follow each other
@@ -197,6 +205,11 @@ class StatePart:
         """The revision of each part in the bundle, by name."""
         people = {"people": self.people["revision"]} if self.people is not None else {}
         return people | {f"at/{name}": revision for name, (revision, _) in self.shards.items()}
+
+
+def raw_table(table: Table) -> tuple[RawTable, Callable[[str], Holders]]:
+    """A table as a plain dictionary, some of whose values are texts, and what reads such a value of a path."""
+    return (table.raw, table.opened) if isinstance(table, TextTable) else (table, table.__getitem__)
 
 
 class Index:

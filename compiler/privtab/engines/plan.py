@@ -15,7 +15,8 @@ from privtab.base.names import last_name, refers_to
 from privtab.base.paths import base_type
 from privtab.base.records import dataclass
 from privtab.engines import conditions
-from privtab.engines.index import OWNER_BIT, Holders, Index, Table
+from privtab.engines.held_texts import Holders
+from privtab.engines.index import OWNER_BIT, Index, RawTable, raw_table
 
 Special: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str], Sequence[tuple[int, str]]]
 """Through whom an atom that is no privilege and no ownership holds: nobody, if it does not.
@@ -105,7 +106,9 @@ class LookupStep:
     depth: int
     above: int
     """The number of the step whose grants count here too; -1 if there is none."""
-    table: Table
+    table: RawTable
+    opened: Callable[[str], Holders]
+    """Reads the holders whose text is in the table."""
     defaults: Holders
     mask: int
     shift: int
@@ -192,6 +195,7 @@ class FormPlan:
         steps = []
         for slot, type_ in places:
             mask = masks[slot, type_]
+            table, opened = raw_table(self.index.table(base_type(type_)))
             chain = self.reader.chains[type_]
             steps.append(
                 LookupStep(
@@ -200,7 +204,8 @@ class FormPlan:
                     base=base_type(type_),
                     depth=chain[-1][1],
                     above=numbers.get((slot, chain[-2][0]), -1) if len(chain) > 1 else -1,
-                    table=self.index.table(base_type(type_)),
+                    table=table,
+                    opened=opened,
                     defaults=self._defaults(base_type(type_)),
                     mask=mask,
                     shift=shift,
@@ -263,6 +268,8 @@ class FormPlan:
             bits = 0
             holders = step.table.get(path)
             if holders:
+                if isinstance(holders, str):
+                    holders = step.opened(path)
                 for principal in caller.principals:
                     bits |= holders.get(principal, 0)
                 if narrowed:

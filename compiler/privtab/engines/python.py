@@ -23,7 +23,18 @@ from privtab.base.names import is_wildcard
 from privtab.base.records import dataclass
 from privtab.base.request import Request
 from privtab.engines.conditions import ALWAYS_TRUE, RESOURCE, Atom
-from privtab.engines.index import OWNER_BIT, Index, PrivilegeNumbers, StatePart, Table, is_state_part, reading
+from privtab.engines.held_texts import Holders
+from privtab.engines.index import (
+    OWNER_BIT,
+    Index,
+    PrivilegeNumbers,
+    RawTable,
+    StatePart,
+    Table,
+    is_state_part,
+    raw_table,
+    reading,
+)
 from privtab.engines.plan import FormPlan, Special, needed
 from privtab.engines.rows import RowEngine
 
@@ -52,6 +63,8 @@ class WindowedIndex:
 
     def _read(self, lasting: Index, windows: Mapping[str, Any]) -> None:
         self.lasting = lasting
+        # Every moment has a copy of what was read.
+        lasting.tables = {type_: dict(table) for type_, table in lasting.tables.items()}
         self._windows = windows
         self.revision: str = lasting.revision
         edges = {edge for spans in _spans(windows) for begin, end in spans for edge in (begin, end)}
@@ -183,7 +196,9 @@ _NOTHING: Table = {}
 class Level(NamedTuple):
     """One entity of the path and all that is checked on it."""
 
-    table: Table
+    table: RawTable
+    opened: Callable[[str], Holders]
+    """Reads the holders whose text is in the table."""
     needed: int
     """The privileges without which the request is denied."""
     checked: int
@@ -216,8 +231,10 @@ def _level(plan: FormPlan, type_: str, depth: int, required: Sequence[Atom]) -> 
     bits = sum({allowed(atom.privilege) for atom in required if atom.type == type_})
     # Facts about the caller alone are checked at the root.
     tests = [test for test in plan.tests if max(test.depth, 1) == depth]
+    table, opened = raw_table(plan.index.table(step.base) if step else _NOTHING)
     return Level(
-        table=step.table if step else _NOTHING,
+        table=table,
+        opened=opened,
         needed=bits,
         checked=bits | bits << 1,
         mask=step.mask if step else 0,
@@ -229,8 +246,8 @@ def _level(plan: FormPlan, type_: str, depth: int, required: Sequence[Atom]) -> 
 def _conjunction(levels: Sequence[Level], plan: FormPlan) -> Shortcut:
     """For conditions that need some inherited privileges and nothing else, with denials."""
     users, stranger = plan.index.callers, plan.index.stranger or _NOBODY
-    upper = tuple((level.table, level.needed, level.checked) for level in levels[:-1])
-    last, last_needed, last_looked = levels[-1][:3]
+    upper = tuple(level[:4] for level in levels[:-1])
+    last, open_last, last_needed, last_looked = levels[-1][:4]
 
     def answer(user: str, path: str) -> bool | None:
         principals = users.get(user, stranger)
@@ -245,7 +262,7 @@ def _conjunction(levels: Sequence[Level], plan: FormPlan) -> Shortcut:
         known = 0
         denied = False
         end = -1
-        for table, required, checked in upper:
+        for table, opened, required, checked in upper:
             start = end + 1
             end = path.find("/", start)
             if end <= start:
@@ -253,6 +270,8 @@ def _conjunction(levels: Sequence[Level], plan: FormPlan) -> Shortcut:
             if not denied:
                 holders = table.get(path[:end])
                 if holders is not None:
+                    if isinstance(holders, str):
+                        holders = opened(path[:end])
                     for principal in principals:
                         if principal in holders:
                             known |= holders[principal]
@@ -264,6 +283,8 @@ def _conjunction(levels: Sequence[Level], plan: FormPlan) -> Shortcut:
             return False
         holders = last.get(path)
         if holders is not None:
+            if isinstance(holders, str):
+                holders = open_last(path)
             for principal in principals:
                 if principal in holders:
                     known |= holders[principal]
@@ -293,7 +314,7 @@ def _by_facts(plan: FormPlan, levels: Sequence[Level]) -> Shortcut:
             return None
         gathered = known = 0
         end = -1
-        for table, required, _, mask, shift, tests in levels:
+        for table, opened, required, _, mask, shift, tests in levels:
             end = path.find("/", end + 1)
             prefix = path[:end] if end >= 0 else path
             for bit, through in tests:
@@ -302,6 +323,8 @@ def _by_facts(plan: FormPlan, levels: Sequence[Level]) -> Shortcut:
             bits = 0
             holders = table.get(prefix)
             if holders is not None:
+                if isinstance(holders, str):
+                    holders = opened(prefix)
                 for principal in principals:
                     if principal in holders:
                         bits |= holders[principal]
