@@ -30,7 +30,6 @@ from privtab.engines.index import (
     PrivilegeNumbers,
     RawTable,
     StatePart,
-    Table,
     is_state_part,
     raw_table,
     reading,
@@ -190,7 +189,6 @@ Shortcut: TypeAlias = Callable[[str, str], bool | None]
 """Decides (user, path of the resource). None: the path or the user may be malformed, which the engine reports."""
 
 _NOBODY: tuple[str, ...] = ()
-_NOTHING: Table = {}
 
 
 class Level(NamedTuple):
@@ -198,7 +196,6 @@ class Level(NamedTuple):
 
     table: RawTable
     opened: Callable[[str], Holders]
-    """Reads the holders whose text is in the table."""
     needed: int
     """The privileges without which the request is denied."""
     checked: int
@@ -231,7 +228,7 @@ def _level(plan: FormPlan, type_: str, depth: int, required: Sequence[Atom]) -> 
     bits = sum({allowed(atom.privilege) for atom in required if atom.type == type_})
     # Facts about the caller alone are checked at the root.
     tests = [test for test in plan.tests if max(test.depth, 1) == depth]
-    table, opened = raw_table(plan.index.table(step.base) if step else _NOTHING)
+    table, opened = raw_table(plan.index.table(step.base) if step else {})
     return Level(
         table=table,
         opened=opened,
