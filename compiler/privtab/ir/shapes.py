@@ -77,9 +77,10 @@ class Shapes:
         """The facts that count about a leaf. Leaves are looked up by identity first, since hashing them costs more."""
         facts = self._by_identity.get(id(leaf))
         if facts is None or facts.leaf is not leaf:
-            if leaf not in self._leaf_facts:
-                self._leaf_facts[leaf] = self._facts(leaf)
-            facts = self._by_identity[id(leaf)] = self._leaf_facts[leaf]._replace(leaf=leaf)
+            known = self._leaf_facts.get(leaf)  # hashing and comparing a leaf are what costs
+            if known is None:
+                known = self._leaf_facts[leaf] = self._facts(leaf)
+            facts = self._by_identity[id(leaf)] = _LeafFacts(leaf, *known[1:])
         return facts
 
     def _facts(self, leaf: Leaf) -> _LeafFacts:

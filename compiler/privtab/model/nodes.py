@@ -336,23 +336,23 @@ Term: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | N
 
 def walk(condition: Condition) -> Iterator[Condition]:
     """The condition and every condition inside it, outer before inner, from left to right."""
-    yield condition
-    match condition:
-        case AllOf(parts=parts) | AnyOf(parts=parts):
-            for part in parts:
-                yield from walk(part)
-        case Required(body=body):
-            yield from walk(body)
-        case _:
-            return
+    waiting = [condition]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, AllOf | AnyOf):
+            waiting += node.parts[::-1]
+        elif isinstance(node, Required):
+            waiting.append(node.body)
 
 
 def expanded(condition: Condition) -> Iterator[Condition]:
     """As `walk`, also inside named conditions, where the places are those of the entity that the name is about."""
     for node in walk(condition):
         yield node
-        for _, body in node.bodies if isinstance(node, Named) else ():
-            yield from expanded(body)
+        if isinstance(node, Named):
+            for _, body in node.bodies:
+                yield from expanded(body)
 
 
 def terms(condition: Condition | None) -> Iterator[Term]:

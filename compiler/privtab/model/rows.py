@@ -256,14 +256,16 @@ class Rows:
         outcomes: tuple[m.ResolvedEffect, ...],
     ) -> Creation | None:
         """The creation of the entity: as the row declares, or else if it gives something on it, and neither call nor items need anything of it."""
-        needs_it = any(c is not None and self._refers_to_itself(c, scope.entity) for c in of_call)
+
+        def need_it(conditions: Iterable[m.Condition | None]) -> bool:
+            return any(c is not None and self._refers_to_itself(c, scope.entity) for c in conditions)
+
         if decl.creates is not None:
-            if decl.creates.value and needs_it:
+            if decl.creates.value and need_it(of_call):
                 scope.fail(unsound_rows.created_entity_in_condition(decl.creates.span, scope.entity))
             return "surely" if decl.creates.value else None
         gives = any(o.kind in ("grant", "become") and (o.slot, o.type) == (RESOURCE, scope.entity) for o in outcomes)
-        needs_it = needs_it or (each is not None and self._refers_to_itself(each, scope.entity))
-        return undeclared_creation(decl.operation.value) if gives and not needs_it else None
+        return undeclared_creation(decl.operation.value) if gives and not need_it((*of_call, each)) else None
 
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Return whether the condition refers to the entity itself or to a type inside it."""
