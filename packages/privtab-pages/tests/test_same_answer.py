@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import html
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from explored import world_in
 
 from privtab import Embedded, Request
 from privtab.bundle import state_bundle
+from privtab.bundle.contents import program_in
 from privtab.pipeline import policy_artifacts
 from privtab.state import load_raw_state, validate
 from privtab_pages.explore.site import answer
@@ -36,6 +38,8 @@ OPTIONS = {
 """The options of commands for the words of an address."""
 WORLDS = [(4,), (8, "flat", "implies"), (8, "nested", "hierarchy"), (9, "active")]
 """Seeds and features of worlds with denials that something would turn, and that nothing would."""
+LISTS = [(3,), (3, "flat"), (11, "nested"), (3, "hierarchy")]
+"""Worlds in which every kind of list has lines."""
 PLAIN = re.compile(r"[\w/:.@-]+")
 """Names that a terminal and a page show as they are."""
 REMEDY = re.compile("what would allow it|no grant, |no role of |nothing was found ")
@@ -166,3 +170,71 @@ def test_the_page_of_a_log_says_what_the_command_says(privtab: Privtab, tmp_path
         assert said == [told[2], *told[3][:1]], question
         compared += 1
     assert compared >= 2
+
+
+def cells(text: str, *names: str) -> list[tuple[str, ...]]:
+    """The rows of a table of a page, by the names of their cells."""
+    row = "".join(rf'<td data-name="{name}">(.*?)' for name in names)
+    return [tuple(map(plain_text, found)) for found in re.findall(rf"{row}</tr>", text, re.DOTALL)]
+
+
+@pytest.mark.parametrize("of", LISTS, ids=str)
+def test_a_list_on_a_page_is_that_of_the_command(privtab: Privtab, tmp_path: Path, of: tuple[Any, ...]) -> None:
+    seed, users, principals, lines, filters = of[0], 0, 0, 0, 0
+    made(tmp_path, *of)
+    # As the command has it: in its order of smallest sets.
+    program, _ = program_in((tmp_path / "policy.tar.gz").read_bytes(), "policy")
+    world = world_in(program, validate(program, load_raw_state(tmp_path / "state.json"))[0])
+    files = ["-p", tmp_path / "policy.tar.gz", "-s", tmp_path / "state.json"]
+
+    def page(name: str, words: Iterable[tuple[str, str]]) -> str:
+        made_page = answer(world, name, list(words))
+        assert made_page is not None
+        return made_page.text
+
+    def told(*words: str) -> str:
+        ran = privtab(*words, *files)
+        assert ran.code == 0, ran.err
+        return str(ran.out)
+
+    for request in asked(world, seed, 8):
+        question = (request.action, str(request.resource))
+        options = [f"--with={name}={entity}" for name, entity in request.with_.items()]
+        pairs = [("operation", question[0]), ("entity", question[1])]
+        pairs += [("with", f"{name}={entity}") for name, entity in request.with_.items()]
+        listed = list(csv.reader(told("who-can", *question, *options, "--format", "csv").splitlines()))[1:]
+        # A spreadsheet would take `-0` for a formula, so CSV puts an apostrophe before it.
+        assert cells(page("who-can", pairs), "user", "through") == [
+            tuple(cell.removeprefix("'") for cell in row) for row in listed
+        ]
+        users += len(listed)
+        suffice = told("who-can", *question, *options, "--by", "principal")
+        for row in cells(page("who-can", [*pairs, ("by", "principal")]), "principal", "within", "besides"):
+            if not all(re.fullmatch(r"[\w/:.@() -]*", cell, re.ASCII) and "  " not in cell for cell in row):
+                continue
+            assert re.search(" +".join(re.escape(cell) for cell in row if cell) + " *$", suffice, re.MULTILINE), row
+            principals += 1
+        if (user := request.user) and request.active_roles is None and not request.groups:
+            text = page("what-can", [("user", user)])
+            ran = privtab("what-can", user, *files)
+            if ran.code == 0:
+                (number,) = re.findall(r"<p>(<strong>[\d,]+</strong> of .*? entit\S+)</p>", text)
+                assert plain_text(number) == ran.out.splitlines()[1].replace("1 entity", "1 entities")
+                for path, words in re.findall(r"<code>(.*?)</code><td[^>]*>(.*?)</tr>", text, re.DOTALL):
+                    if PLAIN.fullmatch(path):
+                        first = plain_text(words.partition("</")[0])
+                        assert re.search(rf"^  {re.escape(path)} +{re.escape(first)}( |$)", ran.out, re.MULTILINE), path
+                        lines += 1
+            else:
+                assert "needs the flag" in ran.err
+                assert "needs the flag" in text
+        if not request.with_ and request.active_roles is None and not request.groups:
+            asked_for = (user, request.action, request.resource.type)
+            ran = privtab("filter", *asked_for, *files)
+            shown = page("filter", zip(("user", "operation", "type"), asked_for, strict=True))
+            sql = re.search(r'<pre class="sql"[^>]*><code>(.*?)</code>', shown, re.DOTALL)
+            assert (ran.code == 0) == (sql is not None)
+            if sql is not None:
+                assert html.unescape(sql[1]) in ran.out
+                filters += 1
+    assert min(users, principals, lines, filters) > 0

@@ -48,6 +48,11 @@ class Principal:
     scope: str | None
     needs: tuple[tuple[str, ...], ...]
 
+    def besides(self) -> str:
+        """The memberships in words, for the terminal and a page."""
+        text = " or ".join(" and ".join(way) or "nothing" for way in self.needs)
+        return text.replace("member (", "a member of ").replace(")", "")
+
 
 class WhoCan:
     """The answer for one operation on one object. `users` are sorted; `anyone`: users whom no row names are allowed, and so is everybody who is not `excepted`."""

@@ -130,9 +130,8 @@ def _principals(found: WhoCan, format_: ask.TableFormat, most: int, notes: Seque
     if lines:
         console.print()
         shown = table(*("principal", *(("within",) if any(s for _, s, _ in lines) else ()), "besides"))
-        for principal, scope, needs in lines:
-            needs_text = needs.replace("member (", "a member of ").replace(")", "") or "nothing"
-            shown.add_row(principal, *((scope,) if any(s for _, s, _ in lines) else ()), needs_text)
+        for one, (principal, scope, _) in zip(listed, lines, strict=True):
+            shown.add_row(principal, *((scope,) if any(s for _, s, _ in lines) else ()), one.besides())
         console.print(shown)
     console.more(len(principals) - len(listed), apart=True)
 
