@@ -112,7 +112,11 @@ def _counted(
     for number, class_ in enumerate(classes):
         first = class_.first
         if question.requested(first) is not None:
-            key = None if equivalence is None else equivalence.key({RESOURCE: first}, question.privileges)
+            key = (
+                None
+                if equivalence is None
+                else equivalence.key({RESOURCE: (first.type, first.id)}, question.privileges)
+            )
             _, count = alike.get(key or number, (first, 0))
             alike[key or number] = first, count + class_.count
     for first, count in alike.values():

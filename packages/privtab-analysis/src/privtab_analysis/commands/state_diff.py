@@ -8,7 +8,7 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import UsageError, dataclass
+from privtab.base import UsageError, dataclass, no_collection
 from privtab.command import (
     AtOption,
     PartialOption,
@@ -110,8 +110,9 @@ def run(
             raise UsageError(f"`{needing[0]}` needs `--policy POLICY`")
     program = None if policy is None else load_policy(policy)
     sides = _Sides(program, before, after, without or [], allow_partial)
-    found = sides.compared(time_ns() if at is None else at)
-    _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
+    with no_collection(keep=True):
+        found = sides.compared(time_ns() if at is None else at)
+        _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
 
 

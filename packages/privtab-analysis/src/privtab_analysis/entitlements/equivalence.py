@@ -6,19 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate, chain
 from operator import or_
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
-from privtab.base import Entity, last_name
+from privtab.base import last_name
 from privtab.engines import Index
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.request_forms import ALWAYS
 from privtab_analysis.entitlements.subjects import Numbers
 
+T = TypeVar("T")
 OfEntity: TypeAlias = tuple[str | int, ...]
 """The type of an entity, and the numbers of the facts on its path."""
 Right: TypeAlias = tuple[int, object, Numbers | None, int]
 """The number of an evaluator, a type of entities or another fact, the subjects, and bits of the index; `ALWAYS` for other facts."""
-Key: TypeAlias = tuple[tuple[str, OfEntity], ...]
+Key: TypeAlias = tuple[tuple[str, int], ...]
 """Equal for objects, by slot, of which a question has equal answers."""
 
 
@@ -27,6 +28,21 @@ def prefixes(path: str) -> Iterator[str]:
     yield ""
     if path:
         yield from accumulate(path.split("/"), "{}/{}".format)
+
+
+class Numbering(Generic[T]):
+    """Numbers for things, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.all: list[T] = []
+        self._numbers: dict[T, int] = {}
+
+    def of(self, thing: T) -> int:
+        """The number of a thing; equal things have one."""
+        number = self._numbers.setdefault(thing, len(self.all))
+        if number == len(self.all):
+            self.all.append(thing)
+        return number
 
 
 class EntityEquivalence:
@@ -39,43 +55,63 @@ class EntityEquivalence:
         for evaluator in evaluators:
             below = chain(evaluator.index.owned_below, *evaluator.index.below.values())
             self._single |= {*(key.partition(":")[2] for key in below), *evaluator.subjects.names()}
-        self._rights: dict[str, list[Right]] = {}
-        self._numbers: dict[frozenset[object], int] = {frozenset(): 0}
+        self._facts: Numbering[frozenset[Right]] = Numbering()
+        """The facts on paths."""
+        self._alike: Numbering[OfEntity] = Numbering()
         self._masks: dict[frozenset[str], Sequence[int]] = {}
-        self._at: dict[tuple[str, frozenset[str]], int] = {}
-        self._known: dict[tuple[Entity, frozenset[str]], OfEntity | None] = {}
+        self._at: dict[str, int | None] = {}
+        self._masked: dict[tuple[int, frozenset[str]], int] = {}
+        self._known: dict[tuple[tuple[str, str], frozenset[str]], int | None] = {}
+        self._same: dict[int, bool] = {}
 
-    def key(self, objects: Mapping[str, Entity], privileges: frozenset[str]) -> Key | None:
-        """The key of the objects of a question that depends on some privileges; None if no others are known to be like them."""
+    def key(self, objects: Mapping[str, tuple[str, str]], privileges: frozenset[str]) -> Key | None:
+        """The key of the objects (type, path) of a question that depends on some privileges; None if no others are known to be like them."""
         found = []
         for slot, entity in objects.items():
-            if (of_entity := self._of(entity, privileges)) is None:
+            key = entity, privileges
+            if key not in self._known:
+                self._known[key] = self._of(entity, privileges)
+            if (number := self._known[key]) is None:
                 return None
-            found.append((slot, of_entity))
+            found.append((slot, number))
         return tuple(found)
 
-    def _of(self, entity: Entity, privileges: frozenset[str]) -> OfEntity | None:
-        key = entity, privileges
-        if key not in self._known:
-            path = list(prefixes(entity.id))
-            is_single = any(at and (at in self._single or last_name(at) in self._single) for at in path)
-            numbers = (self._number(at, privileges) for at in path)
-            self._known[key] = None if is_single else (entity.type, *numbers)
-        return self._known[key]
+    def same(self, key: Key) -> bool:
+        """Return whether the facts about objects with a key are the same for all evaluators."""
+        return all(self._is_same(int(facts)) for _, number in key for facts in self._alike.all[number][1:])
 
-    def _number(self, path: str, privileges: frozenset[str]) -> int:
-        """Equal for paths on which the same facts are."""
-        key = path, privileges
-        if key not in self._at:
-            if path not in self._rights:
-                self._rights[path] = list(self._there(path))
+    def _is_same(self, number: int) -> bool:
+        if number not in self._same:
+            sides: list[set[object]] = [set() for _ in self._evaluators]
+            for side, *fact in self._facts.all[number]:
+                sides[side].add(tuple(fact))
+            self._same[number] = all(facts == sides[0] for facts in sides)
+        return self._same[number]
+
+    def _of(self, entity: tuple[str, str], privileges: frozenset[str]) -> int | None:
+        """Equal for entities of which a question that depends on some privileges has equal answers."""
+        type_, path = entity
+        on_path = [self._number(at) for at in prefixes(path)]
+        numbers = [self._with_mask(number, privileges) for number in on_path if number is not None]
+        return self._alike.of((type_, *numbers)) if len(numbers) == len(on_path) else None
+
+    def _number(self, path: str) -> int | None:
+        """Equal for paths on which the same facts are; None if more than these tell the rights there."""
+        if path not in self._at:
+            is_single = path and (path in self._single or last_name(path) in self._single)
+            self._at[path] = None if is_single else self._facts.of(frozenset(self._there(path)))
+        return self._at[path]
+
+    def _with_mask(self, number: int, privileges: frozenset[str]) -> int:
+        """The number of the facts that concern some privileges."""
+        key = number, privileges
+        if key not in self._masked:
             if privileges not in self._masks:
                 self._masks[privileges] = [_mask(evaluator.index, privileges) for evaluator in self._evaluators]
             masks = self._masks[privileges]
-            facts = ((side, what, held, bits & masks[side]) for side, what, held, bits in self._rights[path])
-            of_path = frozenset(fact for fact in facts if fact[-1])
-            self._at[key] = self._numbers.setdefault(of_path, len(self._numbers))
-        return self._at[key]
+            facts = ((side, what, held, bits & masks[side]) for side, what, held, bits in self._facts.all[number])
+            self._masked[key] = self._facts.of(frozenset(fact for fact in facts if fact[-1]))
+        return self._masked[key]
 
     def _there(self, path: str) -> Iterator[Right]:
         """The facts of the subjects on a path: grants and ownership; and memberships, roles within scopes, attributes, which always count."""

@@ -105,6 +105,12 @@ class EntityQuestion:
         self.known: dict[int, frozenset[int]] = {}
         """The subjects for whom shared parts hold, by the identity of the part."""
 
+    def about(self, paths: Mapping[str, list[str]]) -> EntityQuestion:
+        """The same about other objects of the same types; for conditions that compare no attributes."""
+        found = EntityQuestion.__new__(EntityQuestion)
+        found.form, found.values, found.paths, found.known = self.form, self.values, paths, {}
+        return found
+
     def keys(self, part: Part) -> list[str]:
         """The keys of the entities on the path of an atom's entity whose grants count, its own last; none if it has none."""
         return [f"{base_type(type_)}:{self.paths[part.slot][depth]}" for type_, depth in part.chain]

@@ -19,17 +19,15 @@ from privtab.ir import RESOURCE, Below, Feature, Program, Rule, Term, Tool, reac
 from privtab.state import Places, State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key, prefixes
 from privtab_analysis.permissions import questions
-from privtab_analysis.state_diff.causes import AffectedPlaces, Batch, Causes, ChangeImpact
+from privtab_analysis.state_diff.causes import AffectedPlaces, Batch, Cause, Causes, ChangeImpact
 from privtab_analysis.state_diff.entities import Division, EntityClass, EntityTree, written
+from privtab_analysis.state_diff.masks import BatchMasks, Difference, Forms
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.rows import changed_rows, with_windows
 from privtab_analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
-
-Difference: TypeAlias = tuple[bool, int, GivenAttributes, frozenset[Subject]]
-"""True for a gain, the number of the set of flags, the values that a request gives, and the subjects that gain or lose the permission."""
 
 MOST_QUESTIONS = 1_000_000
 """Limit on the questions that are decided in both states; this takes a minute or two."""
@@ -87,6 +85,21 @@ def state_diff(
     )
 
 
+Differing: TypeAlias = tuple[Sequence[Question], list[Difference]]
+"""The questions of a rule, and the differences of their answers."""
+
+
+class Inquiry:
+    """Questions of some rules about the same objects, with what is known of objects that are alike."""
+
+    def __init__(self, questions: Sequence[Sequence[Question]]) -> None:
+        self.questions = questions
+        self.privileges = frozenset[str]().union(*(variants[0].privileges for variants in questions))
+        self.given = any(question.given for variants in questions for question in variants)
+        self.known: dict[Key, list[Differing]] = {}
+        """By the key of the objects, the rules of which decisions differ, and how."""
+
+
 class Comparison:
     """The comparison of the decisions of two states, or of two policies in one state."""
 
@@ -122,8 +135,11 @@ class Comparison:
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
         self._questions: dict[tuple[str, bool], list[Question]] = {}
         self._equivalence: EntityEquivalence | None = None
+        self._masks: BatchMasks | None = None
         self._differing: dict[tuple[int, Key], list[Difference]] = {}
         """The differences for the compared subjects, by the number of the question and the key of its objects."""
+        self._forms = Forms()
+        self._earlier: dict[tuple[str, ...], frozenset[Subject]] = {}
         self._numbers: dict[object, int] = {}
         """Equal for questions that ask the same, under whatever name."""
 
@@ -133,6 +149,9 @@ class Comparison:
             return
         impact = ChangeImpact(self.program, self.sides, self.tree)
         affected = impact.by_subject(self.rows)
+        # Scopes of roles may lie elsewhere where entities have moved.
+        if not self.program.flat:
+            self.sides[1].holds_as(self.sides[0], impact.holding_otherwise)
         self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
         self._affected = frozenset().union(*affected.values())
         containing = {subject: self._containing(paths) for subject, paths in affected.items()}
@@ -230,20 +249,23 @@ class Comparison:
         sets = (all_sets[0].among(batch.subjects), all_sets[1].among(batch.subjects))
         # Where entities lie elsewhere, or types nest, a path does not tell everything.
         self._equivalence = None if self.program.flat or self.tree.nested else sets[0].equivalence(sets[1])
+        self._masks = None if self._equivalence is None else BatchMasks(self._forms, sets)
         self._differing = {}
         # Without an object of a type, no question is about the type.
-        for type_ in filter(division.all, ("", *self.program.entities)):
+        for type_ in filter(self.tree.paths.get, ("", *self.program.entities)):
             plain, others = (
                 [own for own in found if privileges is None or not own[0].privileges.isdisjoint(privileges)]
                 for found in self.questions_of_type(type_)
             )
+            of_plain = Inquiry(plain)
             for _, found in division.within(type_, under):
                 if self.decided > self.most:
                     return
-                yield from self._changes(plain, {RESOURCE: found}, sets)
+                yield from self._changes(of_plain, {RESOURCE: found}, sets)
             for question in others:
-                for classes, left_out in self._combinations(question[0], type_, division, under):
-                    yield from self._changes([question], classes, sets, left_out)
+                of_question = Inquiry([question])
+                for classes, cuts_before in self._combinations(question[0], type_, division, under):
+                    yield from self._changes(of_question, classes, sets, cuts_before)
 
     def classes(self, subjects: Collection[Subject], roots: frozenset[str]) -> tuple[Division, set[str]]:
         """The entities in classes that have equal answers for each of some subjects, and which of them lie at or below some paths."""
@@ -351,8 +373,8 @@ class Comparison:
 
     def _combinations(
         self, question: Question, type_: str, division: Division, under: Collection[str]
-    ) -> Iterator[tuple[dict[str, EntityClass], frozenset[Subject]]]:
-        """The classes of the resource and of the `with` objects, if at least one of them is affected; and the subjects to leave out."""
+    ) -> Iterator[tuple[dict[str, EntityClass], tuple[str, ...]]]:
+        """The classes of the resource and of the `with` objects, if at least one is affected; and the paths where subjects are to be left out."""
         rule = question.rule
 
         def divided(class_: EntityClass) -> Iterable[EntityClass]:
@@ -393,41 +415,45 @@ class Comparison:
                 continue
             for combination in product(*pools):
                 # Other subjects of the batch may be affected there already.
-                before = [found[0] for found in combination[:position] if found is not None]
-                earlier = (places.subjects(cut) for places in self._places for cut in before)
-                chosen = zip(names, combination, strict=True)
-                classes = {slot: found[1] for slot, found in chosen if found is not None}
-                yield classes, frozenset[Subject]().union(*earlier)
+                before = tuple([found[0] for found in combination[:position] if found is not None])
+                yield {s: found[1] for s, found in zip(names, combination, strict=True) if found is not None}, before
+
+    def _left_out(self, cuts: tuple[str, ...]) -> frozenset[Subject]:
+        """The subjects that are affected at some paths."""
+        if cuts not in self._earlier:
+            earlier = (places.subjects(cut) for places in self._places for cut in cuts)
+            self._earlier[cuts] = frozenset[Subject]().union(*earlier)
+        return self._earlier[cuts]
 
     def _changes(
         self,
-        questions_of_rules: Iterable[Sequence[Question]],
+        inquiry: Inquiry,
         classes: Mapping[str, EntityClass],
         sets: tuple[SubjectSets, SubjectSets],
-        left_out: frozenset[Subject] = frozenset(),
+        cuts_before: tuple[str, ...] = (),
     ) -> Iterator[ChangedAccess]:
-        """The changed access to a class of entities, but for some subjects."""
-        objects = {slot: found.first for slot, found in classes.items()}
-        causes = None
-        for variants in questions_of_rules:
-            equivalence = self._equivalence
-            key = None if equivalence is None else equivalence.key(objects, variants[0].privileges)
-            if key is None or any(question.given for question in variants):
-                found = [*self._differences(variants, objects, sets)]
-            else:
-                asked = self.number(variants), key
-                if asked not in self._differing:
-                    self._differing[asked] = [*self._differences(variants, objects, sets)]
-                found = self._differing[asked]
+        """The changed access to a class of entities, but for subjects that are affected at some paths."""
+        objects = {slot: (found.type, found.address) for slot, found in classes.items()}
+        key = None if self._equivalence is None else self._equivalence.key(objects, inquiry.privileges)
+        differing = None if key is None else inquiry.known.get(key)
+        if differing is None:
+            differing = [*self._differing_rules(inquiry, classes, sets, alike=key is not None)]
+            if key is not None and not inquiry.given:
+                inquiry.known[key] = differing
+        if not differing:
+            return
+        left_out, finder = self._left_out(cuts_before), None
+        for variants, found in differing:
             for gained, position, given, by_all in found:
-                question, new = variants[position], by_all - left_out
+                question, new = variants[position], by_all - left_out if left_out else by_all
                 if not new:
                     continue
-                if self.wants_causes:
-                    causes = causes or self.causes.at({**objects})
-                    by_rows = causes.of(question, new, given, gained=gained)
-                else:
-                    by_rows = iter([(tuple(sorted(new)), ())])
+                by_rows: Iterable[Cause] | None = None if self.wants_causes else [(tuple(sorted(new)), ())]
+                if by_rows is None and key is not None:
+                    by_rows = self.causes.single(new, [path for _, path in objects.values()])
+                if by_rows is None:
+                    finder = finder or self.causes.at({slot: class_.first for slot, class_ in classes.items()})
+                    by_rows = finder.of(question, new, given, gained=gained)
                 for subjects, rows in by_rows:
                     yield ChangedAccess(
                         gained=gained,
@@ -442,6 +468,42 @@ class Comparison:
                         objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
                         rows=rows,
                     )
+
+    def _differing_rules(
+        self,
+        inquiry: Inquiry,
+        classes: Mapping[str, EntityClass],
+        sets: tuple[SubjectSets, SubjectSets],
+        *,
+        alike: bool,
+    ) -> Iterator[Differing]:
+        """The rules that are decided differently; `alike`: whether objects that are alike are known."""
+        objects = {slot: found.first for slot, found in classes.items()}
+        for variants in inquiry.questions:
+            if not alike or any(question.given for question in variants):
+                found = [*self._differences(variants, objects, sets)]
+            else:
+                found = self._of_rule(variants, objects, sets)
+            if found:
+                yield variants, found
+
+    def _of_rule(
+        self, variants: Sequence[Question], objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
+    ) -> list[Difference]:
+        """The differences of a rule, decided once for objects that are alike."""
+        assert self._equivalence is not None
+        assert self._masks is not None
+        key = self._equivalence.key({slot: (e.type, e.id) for slot, e in objects.items()}, variants[0].privileges)
+        assert key is not None
+        asked = self.number(variants), key
+        if asked not in self._differing:
+            found = self._masks.differences(variants, objects, same=self._equivalence.same(key))
+            if found is None:
+                found = [*self._differences(variants, objects, sets)]
+            else:
+                self.decided += sum(question.requested(objects[RESOURCE]) is not None for question in variants)
+            self._differing[asked] = found
+        return self._differing[asked]
 
     def number(self, variants: Sequence[Question]) -> int:
         """A number that is equal for questions that ask the same."""

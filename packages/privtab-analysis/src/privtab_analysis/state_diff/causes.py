@@ -57,7 +57,9 @@ class Causes:
                 case _:
                     user = row.cells["user"]
                     self._of_user[user if user.startswith(GROUP_PREFIX) else f"user:{user}"].append(row)
-        self._grantees: dict[str, frozenset[str]] = {}
+        self._on: dict[str, int] = {}
+        self._numbers: dict[object, int] = {}
+        self._single: dict[tuple[object, ...], Sequence[Cause] | None] = {}
         self._known: dict[Subject, _AboutSubject] = {}
         self._parts: dict[object, Mapping[Rows, tuple[Subject, ...]]] = {}
         self._containers: dict[str, tuple[str, ...]] = {}
@@ -69,6 +71,25 @@ class Causes:
     def at(self, objects: Mapping[str, Entity]) -> CauseFinder:
         """The same for requests about some objects."""
         return CauseFinder(self, objects)
+
+    def single(self, subjects: frozenset[Subject], objects: Iterable[str]) -> Sequence[Cause] | None:
+        """The causes for objects with paths that tell where these lie; None if several rows may be behind the difference for a subject."""
+        key = subjects, *map(self._changed_on, objects)
+        if key not in self._single:
+            paths = dict.fromkeys(chain([""], *map(prefixes, objects)))
+            parts = {self.rows: tuple(sorted(subjects))} if len(self.rows) == 1 else self.parts(subjects, paths)
+            several = any(len(rows) > 1 for rows in parts)
+            self._single[key] = None if several else [(members, self.whole(rows)) for rows, members in parts.items()]
+        return self._single[key]
+
+    def _changed_on(self, path: str) -> int:
+        """Equal for paths on which the same changed rows may count."""
+        if path not in self._on:
+            on_path = [*prefixes(path)]
+            rows = tuple(outer for outer in on_path if outer in self._by_path)
+            roles = frozenset[str]().union(*(self._roles_at.get(outer, ()) for outer in on_path))
+            self._on[path] = self._numbers.setdefault((rows, roles), len(self._numbers))
+        return self._on[path]
 
     def parts(self, subjects: frozenset[Subject], paths: Collection[str]) -> Mapping[Rows, tuple[Subject, ...]]:
         """The subjects, divided by the changed rows that may change a decision for them on objects with the paths and on their containers.
@@ -95,9 +116,17 @@ class Causes:
         """The roles of changed assignments that count on objects with the paths; None: all."""
         if self.uses.holds or self._holds_roles or self.asks_below:
             return None
-        mentioned = frozenset[str]().union(*map(self._mentioned, paths))
         roles = {row.cells["role"] for rows in self._assigned.values() for row in rows}
-        return frozenset(role for role in roles if role in self.program.roles or f"role:{role}" in mentioned)
+        return frozenset(self.program.roles.keys() & roles).union(*(self._roles_at.get(path, ()) for path in paths))
+
+    @cached_property
+    def _roles_at(self) -> Mapping[str, set[str]]:
+        """By path, the roles of changed assignments that hold something on the entities at the path, in either state."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for role in {row.cells["role"] for rows in self._assigned.values() for row in rows}:
+            for key in chain.from_iterable(side.keys({f"role:{role}"}) for side in self.sides):
+                found[key.partition(":")[2]].add(role)
+        return found
 
     def _about(self, subject: Subject) -> _AboutSubject:
         """What a subject holds, and the changed rows about it that name no entity."""
@@ -148,19 +177,6 @@ class Causes:
             if row.table == "members"
             else row.cells[PRINCIPAL_COLUMN[row.table]] in principals
         )
-
-    def _mentioned(self, path: str) -> frozenset[str]:
-        """The principals that hold something on the entities at a path, in either state."""
-        found = self._grantees.get(path)
-        if found is None:
-            keys = [f"{type_}:{path}" for type_ in self.program.entities]
-            names: set[str | None] = set()
-            for side in self.sides:
-                for table, principal_column in PRINCIPAL_COLUMN.items():
-                    rows = side.state.column(table, "entity").where(keys)
-                    names.update(side.state.column(table, principal_column).take(rows))
-            found = self._grantees[path] = frozenset(name for name in names if name is not None)
-        return found
 
 
 class CauseFinder:
@@ -308,11 +324,15 @@ class ChangeImpact:
         """By path, the privileges of changed grants."""
         self.otherwise: set[Subject] = set()
         """The subjects that other rows than grants affect."""
+        self.holding_otherwise: set[Subject] = set()
+        """The subjects that may be in other groups, or hold other roles, in the second state."""
 
     def by_subject(self, rows: Iterable[ChangedRow]) -> dict[Subject, set[str]]:
         """For each affected subject, the paths at or below which its decisions may change."""
         found: dict[Subject, set[str]] = {}
         for row in rows:
+            if row.table in ("memberships", "assignments"):
+                self.holding_otherwise |= self.subjects(row)
             paths = self.paths(row)
             if not paths:
                 continue

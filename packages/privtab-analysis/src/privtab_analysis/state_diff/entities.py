@@ -38,9 +38,14 @@ class EntityClass:
         return sum(end - begin for begin, end in self.spans)
 
     @property
+    def address(self) -> str:
+        """The address of one of them, the first."""
+        return self.paths[self.spans[0][0]]
+
+    @property
     def first(self) -> Entity:
         """One of them."""
-        return next(iter(self))
+        return Entity(self.type, written(self.address))
 
     def __iter__(self) -> Iterator[Entity]:
         for begin, end in self.spans:

@@ -216,13 +216,23 @@ class Side:
         self.holdings = self.reference.holdings
         self._users = UserHolders(program, state, self.holdings)
         self._known: dict[Subject, Holding] = {}
+        self._other: Side | None = None
+        self._holding_otherwise: Collection[Subject] = ()
 
     def holding(self, subject: Subject) -> Holding:
         """The holdings of a subject."""
         found = self._known.get(subject)
         if found is None:
-            found = self._known[subject] = Holding(*self.holdings.of_user(*asking(subject)))
+            if self._other is not None and subject not in self._holding_otherwise:
+                found = self._other.holding(subject)
+            else:
+                found = Holding(*self.holdings.of_user(*asking(subject)))
+            self._known[subject] = found
         return found
+
+    def holds_as(self, other: Side, otherwise: Collection[Subject]) -> None:
+        """Take the holdings of all subjects but some from the other state."""
+        self._other, self._holding_otherwise = other, otherwise
 
     def places(self, key: str) -> bool:
         """Return whether the state tells where an entity lies."""
@@ -292,8 +302,16 @@ class Side:
         """The rows of grants, denials and ownership of some principals, by table; `on`: on these entities alone."""
         for table, principal_column in PRINCIPAL_COLUMN.items():
             holders = self.state.column(table, principal_column)
-            rows = holders.where(principals)
-            yield table, rows if on is None else [*{*rows}.intersection(self.state.column(table, "entity").where(on))]
+            if on is None:
+                yield table, holders.where(principals)
+                continue
+            entities = self.state.column(table, "entity")
+            if holders.coded and entities.coded:
+                from privtab_analysis.state_diff.columns import rows_with
+
+                yield table, rows_with((holders, principals), (entities, on))
+            else:
+                yield table, sorted({*holders.where(principals)}.intersection(entities.where(on)))
 
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""
@@ -326,6 +344,10 @@ class SubjectSets:
         found.evaluator = self.evaluator.among(frozenset(map(self._numbers.__getitem__, subjects)))
         found._known = {}  # noqa: SLF001  (its own)
         return found
+
+    def numbered(self) -> dict[int, Subject]:
+        """The subjects by their number in the evaluator."""
+        return {number: self._names[number] for number in sorted(self.evaluator.subjects.everyone)}
 
     def given(self, question: Question, objects: Mapping[str, Entity], most: int) -> list[GivenAttributes]:
         """The values that requests can give, as `GivenValues.all`; at most so many and one more."""

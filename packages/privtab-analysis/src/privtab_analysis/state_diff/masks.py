@@ -1,0 +1,158 @@
+"""The differences of the subjects of a batch as bits of numbers, where the paths of entities tell everything.
+
+The evaluator of entitlements says for whom an atom holds, once for each path and state; here, parts of conditions are combined only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from privtab.base import Entity, GivenAttributes
+from privtab.ir import RESOURCE
+from privtab_analysis.entitlements.equivalence import prefixes
+from privtab_analysis.entitlements.evaluator import Evaluator
+from privtab_analysis.entitlements.request_forms import EntityQuestion, Part
+from privtab_analysis.state_diff.subjects import Question, Subject, SubjectSets
+
+Difference: TypeAlias = tuple[bool, int, GivenAttributes, frozenset[Subject]]
+"""True for a gain, the number of the set of flags, the values that a request gives, and the subjects that gain or lose the permission."""
+Paths: TypeAlias = Mapping[str, list[str]]
+"""By slot, the prefixes of an object's path by their number of names."""
+
+
+class _Node(NamedTuple):
+    """A part of a condition. `number`: of an atom, equal if it holds for the same subjects on equal paths."""
+
+    kind: Literal["atom", "all", "any"]
+    parts: tuple[_Node, ...]
+    number: int
+    part: Part
+
+
+class _Form(NamedTuple):
+    """A question about objects of some types."""
+
+    example: EntityQuestion
+    condition: _Node
+
+
+class Forms:
+    """The questions of a comparison about objects of some types, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], _Form | None] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}
+
+    def of(self, question: Question, objects: Mapping[str, Entity], evaluator: Evaluator) -> _Form | None:
+        """The form of a question about some objects; None if more than their paths decides it."""
+        key = id(question), *((slot, entity.type) for slot, entity in objects.items())  # questions are kept
+        if key not in self._known:
+            self._known[key] = self._read(question, objects, evaluator)
+        return self._known[key]
+
+    def _read(self, question: Question, objects: Mapping[str, Entity], evaluator: Evaluator) -> _Form | None:
+        example = evaluator.question(question.request(objects, GivenAttributes.NONE))
+        if example is None or question.before or any(a.comparison for a in example.form.plan.condition.atoms()):
+            return None
+        return _Form(example, self._node(example.form.condition))
+
+    def _node(self, part: Part) -> _Node:
+        kind = part.condition.kind
+        if kind in {"all", "any"}:
+            return _Node(kind, tuple(map(self._node, part.parts)), 0, part)
+        return _Node("atom", (), self._numbers.setdefault((kind, part.type, part.privilege), len(self._numbers)), part)
+
+
+class _Masks:
+    """The subjects of a batch who are allowed something in one state."""
+
+    def __init__(self, evaluator: Evaluator, bits: Mapping[int, int]) -> None:
+        self._evaluator = evaluator
+        self._bits = bits
+        self._everyone = sum(bits.values())
+        self._known: dict[tuple[int, str], int] = {}
+
+    def allowed(self, form: _Form, paths: Paths) -> int:
+        """The bits of the subjects."""
+        return self._holders(form.condition, form, paths)
+
+    def _holders(self, node: _Node, form: _Form, paths: Paths) -> int:
+        kind, parts, number, part = node
+        if kind == "atom":
+            key = number, paths[part.slot][part.depth]
+            held = self._known.get(key)
+            if held is None:
+                numbers = self._evaluator.holders(part, form.example.about(paths))
+                held = self._known[key] = sum(map(self._bits.__getitem__, numbers))
+            return held
+        if kind == "any":
+            found = 0
+            for inner in parts:
+                found |= self._holders(inner, form, paths)
+            return found
+        found = self._everyone
+        for inner in parts:
+            found &= self._holders(inner, form, paths)
+            if not found:
+                break
+        return found
+
+
+class BatchMasks:
+    """The differences of the subjects of a batch between two states: bit n stands for the n-th of the subjects."""
+
+    def __init__(self, forms: Forms, sets: Sequence[SubjectSets]) -> None:
+        self._forms = forms
+        self._names = sets[0].numbered()
+        bits = {number: 1 << position for position, number in enumerate(self._names)}
+        self._evaluator = sets[0].evaluator
+        self._sides = [_Masks(side.evaluator, bits) for side in sets]
+        self._subjects: dict[int, frozenset[Subject]] = {}
+        one, other = (side.evaluator for side in sets)
+        self._same_everywhere = one.subjects.admins == other.subjects.admins and all(
+            one.subjects.holders.get(role) == other.subjects.holders.get(role) for role in one.semantics.roles
+        )
+        """Whether what concerns no path is the same in both states: service admins, and who holds roles with grants of their own."""
+
+    def differences(
+        self, variants: Sequence[Question], objects: Mapping[str, Entity], *, same: bool
+    ) -> list[Difference] | None:
+        """The subjects that gain and lose what a rule decides, with the fewest flags for which they do; None if more than paths decides it.
+
+        `same`: whether all facts on the paths are the same in both states.
+        """
+        found: list[Difference] = []
+        seen: list[tuple[frozenset[str], int, int]] = []
+        for position, question in enumerate(variants):
+            resource = question.requested(objects[RESOURCE])
+            if resource is None:
+                continue
+            form = self._forms.of(question, objects, self._evaluator)
+            if form is None:
+                return None
+            if same and self._same_everywhere:
+                continue
+            paths = {slot: [*prefixes(entity.id)] for slot, entity in objects.items()}
+            paths[RESOURCE] = [*prefixes(resource.id)]
+            before, after = (side.allowed(form, paths) for side in self._sides)
+            gained, lost = after & ~before, before & ~after
+            seen.append((question.flags, gained, lost))
+            for flags, gained_before, lost_before in seen[:-1]:
+                if flags < question.flags:
+                    gained &= ~gained_before
+                    lost &= ~lost_before
+            found += (
+                (is_gain, position, GivenAttributes.NONE, self._of(mask))
+                for is_gain, mask in ((True, gained), (False, lost))
+                if mask
+            )
+        return found
+
+    def _of(self, mask: int) -> frozenset[Subject]:
+        if mask not in self._subjects:
+            digits = f"{mask:b}"
+            self._subjects[mask] = frozenset(
+                name for name, digit in zip(self._names.values(), reversed(digits), strict=False) if digit == "1"
+            )
+        return self._subjects[mask]
