@@ -1,0 +1,97 @@
+"""Differences found as bits of numbers, for entities that are alike at once, beside those found one entity at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import generated_programs
+import pytest
+import worlds
+from hypothesis import example, given
+from hypothesis import strategies as st
+from seeds import seeds
+
+from privtab.ir import Program
+from privtab.state import CodedColumn, State
+from privtab.state.nodes import TABLES
+from privtab_analysis.entitlements.equivalence import EntityEquivalence
+from privtab_analysis.state_diff import StateDiff, state_diff
+from privtab_analysis.state_diff.columns import rows_with
+from privtab_analysis.state_diff.masks import BatchMasks
+from privtab_analysis.state_diff.placed import placed
+from privtab_analysis.state_diff.subjects import Side
+
+FEATURES = ((), ("hierarchy",), ("below",), ("attributes",), worlds.FEATURES)
+
+
+def changed(program: Program, state: State, seed: int, changes: int) -> State:
+    """The state with some rows dropped, and some of another state added."""
+    chance, other = random.Random(seed), worlds.state(program, seed + 1)
+    for _ in range(changes):
+        table = chance.choice(TABLES)
+        rows, others = list(getattr(state, table)), getattr(other, table)
+        if rows and chance.random() < 0.5:
+            rows.pop(chance.randrange(len(rows)))
+        elif others:
+            rows.append(chance.choice(others))
+        tables: Any = {table: tuple(rows)}
+        state = replace(state, **tables)
+    return placed(program, state)
+
+
+def one_by_one(program: Program, before: State, after: State) -> StateDiff:
+    """The difference without numbers of bits, keys of entities, and holdings shared by both states."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EntityEquivalence, "key", lambda *_: None)
+        patch.setattr(Side, "holds_as", lambda *_: None)
+        return state_diff(program, before, after)
+
+
+def by_sets(program: Program, before: State, after: State) -> StateDiff:
+    """The difference by sets of subjects, once for entities that are alike."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchMasks, "differences", lambda *_, **__: None)
+        return state_diff(program, before, after)
+
+
+@pytest.mark.parametrize("seed", seeds(range(40), quick=3, full=10))
+def test_the_same_is_found_in_the_same_order(seed: int) -> None:
+    program = generated_programs.program(seed, *FEATURES[seed % len(FEATURES)])
+    before = placed(program, worlds.state(program, seed))
+    after = changed(program, before, seed, 1 + seed % 6)
+    found = state_diff(program, before, after)
+    assert found == by_sets(program, before, after)
+    assert found.access == one_by_one(program, before, after).access
+
+
+def test_generated_worlds_show_differences_found_as_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most rules of generated policies are decided as bits, and some of these differ."""
+    answers: list[Sequence[object] | None] = []
+    differences = BatchMasks.differences
+
+    def counted(*arguments: object, **options: bool) -> object:
+        answers.append(differences(*arguments, **options))  # type: ignore[arg-type]
+        return answers[-1]
+
+    monkeypatch.setattr(BatchMasks, "differences", counted)
+    for seed in range(3):
+        program = generated_programs.program(seed)
+        before = placed(program, worlds.state(program, seed))
+        state_diff(program, before, changed(program, before, seed, 8))
+    assert any(answers)
+    assert answers.count(None) < len(answers) / 2
+
+
+TEXTS = st.sampled_from("abcde")
+
+
+@given(st.lists(st.tuples(st.none() | TEXTS, TEXTS)), st.sets(TEXTS), st.sets(TEXTS))
+@example([(None, "a"), ("b", "a")], {"b"}, {"a"})
+@example([("a", "a")], set(), {"a"})
+def test_rows_with_texts_in_each_column(rows: list[tuple[str | None, str]], one: set[str], other: set[str]) -> None:
+    columns = CodedColumn.of_texts([row[0] for row in rows]), CodedColumn.of_texts([row[1] for row in rows])
+    found = rows_with((columns[0], one), (columns[1], other))
+    assert found == [number for number, row in enumerate(rows) if row[0] in one and row[1] in other]
