@@ -12,16 +12,17 @@ from functools import cached_property
 from itertools import chain, combinations, product
 from math import prod
 from time import time_ns
-from typing import TypeAlias
 
-from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count
+from privtab.base import LEFT_OUT, Entity, FilterWord, count
 from privtab.ir import RESOURCE, Below, Feature, Program, Rule, Term, Tool, reached_atoms, rule_flags
 from privtab.state import Places, State
-from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key, prefixes
+from privtab_analysis.entitlements.equivalence import prefixes
 from privtab_analysis.permissions import questions
-from privtab_analysis.state_diff.causes import AffectedPlaces, Batch, Cause, Causes, ChangeImpact
+from privtab_analysis.state_diff.answers import BatchAnswers, Inquiry, Tally
+from privtab_analysis.state_diff.batches import AffectedPlaces, Batch
+from privtab_analysis.state_diff.causes import Cause, Causes, ChangeImpact
 from privtab_analysis.state_diff.entities import Division, EntityClass, EntityTree, written
-from privtab_analysis.state_diff.masks import BatchMasks, Difference, Forms
+from privtab_analysis.state_diff.masks import Forms
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.rows import changed_rows, with_windows
@@ -33,8 +34,6 @@ MOST_QUESTIONS = 1_000_000
 """Limit on the questions that are decided in both states; this takes a minute or two."""
 MOST_COMBINATIONS = 100_000
 """Limit on the combinations of classes of objects that are compared for one operation and one group of subjects."""
-MOST_VALUES = 1_000
-"""Limit on the combinations of values that requests give attributes, for one question."""
 MOST_NAMELESS = 3
 """Places without named entities that a note lists."""
 MOST_LOOKED_AT = 1000
@@ -85,21 +84,6 @@ def state_diff(
     )
 
 
-Differing: TypeAlias = tuple[Sequence[Question], list[Difference]]
-"""The questions of a rule, and the differences of their answers."""
-
-
-class Inquiry:
-    """Questions of some rules about the same objects, with what is known of objects that are alike."""
-
-    def __init__(self, questions: Sequence[Sequence[Question]]) -> None:
-        self.questions = questions
-        self.privileges = frozenset[str]().union(*(variants[0].privileges for variants in questions))
-        self.given = any(question.given for variants in questions for question in variants)
-        self.known: dict[Key, list[Differing]] = {}
-        """By the key of the objects, the rules of which decisions differ, and how."""
-
-
 class Comparison:
     """The comparison of the decisions of two states, or of two policies in one state."""
 
@@ -126,22 +110,23 @@ class Comparison:
         self._affected: frozenset[str] = frozenset()
         """Addresses at or below which the changed rows matter."""
         self._places: tuple[AffectedPlaces, ...] = ()
-        self.decided = 0
-        self.undecided: list[str] = []
+        self.tally = Tally()
+        self.undecided = self.tally.undecided
         rules = program.rules.values() if Feature.BELOW.used_by(program) else ()
         below = (atom for rule in rules for atom in reached_atoms(program, rule.item_condition))
         depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, Below)]
         self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
         self._questions: dict[tuple[str, bool], list[Question]] = {}
-        self._equivalence: EntityEquivalence | None = None
-        self._masks: BatchMasks | None = None
-        self._differing: dict[tuple[int, Key], list[Difference]] = {}
-        """The differences for the compared subjects, by the number of the question and the key of its objects."""
         self._forms = Forms()
         self._earlier: dict[tuple[str, ...], frozenset[Subject]] = {}
         self._numbers: dict[object, int] = {}
         """Equal for questions that ask the same, under whatever name."""
+
+    @property
+    def decided(self) -> int:
+        """The number of questions that were decided."""
+        return self.tally.decided
 
     def all(self, tell: Callable[[int, int], None] | None = None) -> Iterator[ChangedAccess]:
         """Every changed access."""
@@ -248,9 +233,8 @@ class Comparison:
         division, under = self._divided(batch, cuts)
         sets = (all_sets[0].among(batch.subjects), all_sets[1].among(batch.subjects))
         # Where entities lie elsewhere, or types nest, a path does not tell everything.
-        self._equivalence = None if self.program.flat or self.tree.nested else sets[0].equivalence(sets[1])
-        self._masks = None if self._equivalence is None else BatchMasks(self._forms, sets)
-        self._differing = {}
+        by_path = not self.program.flat and not self.tree.nested
+        answers = BatchAnswers(sets, self._forms, self.number, self.tally, by_path=by_path)
         # Without an object of a type, no question is about the type.
         for type_ in filter(self.tree.paths.get, ("", *self.program.entities)):
             plain, others = (
@@ -261,11 +245,11 @@ class Comparison:
             for _, found in division.within(type_, under):
                 if self.decided > self.most:
                     return
-                yield from self._changes(of_plain, {RESOURCE: found}, sets)
+                yield from self._changes(of_plain, {RESOURCE: found}, answers)
             for question in others:
                 of_question = Inquiry([question])
                 for classes, cuts_before in self._combinations(question[0], type_, division, under):
-                    yield from self._changes(of_question, classes, sets, cuts_before)
+                    yield from self._changes(of_question, classes, answers, cuts_before)
 
     def classes(self, subjects: Collection[Subject], roots: frozenset[str]) -> tuple[Division, set[str]]:
         """The entities in classes that have equal answers for each of some subjects, and which of them lie at or below some paths."""
@@ -429,17 +413,15 @@ class Comparison:
         self,
         inquiry: Inquiry,
         classes: Mapping[str, EntityClass],
-        sets: tuple[SubjectSets, SubjectSets],
+        answers: BatchAnswers,
         cuts_before: tuple[str, ...] = (),
     ) -> Iterator[ChangedAccess]:
         """The changed access to a class of entities, but for subjects that are affected at some paths."""
         objects = {slot: (found.type, found.address) for slot, found in classes.items()}
-        key = None if self._equivalence is None else self._equivalence.key(objects, inquiry.privileges)
+        key = None if answers.equivalence is None else answers.equivalence.key(objects, inquiry.privileges)
         differing = None if key is None else inquiry.known.get(key)
         if differing is None:
-            differing = [*self._differing_rules(inquiry, classes, sets, alike=key is not None)]
-            if key is not None and not inquiry.given:
-                inquiry.known[key] = differing
+            differing = answers.differing(inquiry, {slot: found.first for slot, found in classes.items()}, key)
         if not differing:
             return
         left_out, finder = self._left_out(cuts_before), None
@@ -469,85 +451,9 @@ class Comparison:
                         rows=rows,
                     )
 
-    def _differing_rules(
-        self,
-        inquiry: Inquiry,
-        classes: Mapping[str, EntityClass],
-        sets: tuple[SubjectSets, SubjectSets],
-        *,
-        alike: bool,
-    ) -> Iterator[Differing]:
-        """The rules that are decided differently; `alike`: whether objects that are alike are known."""
-        objects = {slot: found.first for slot, found in classes.items()}
-        for variants in inquiry.questions:
-            if not alike or any(question.given for question in variants):
-                found = [*self._differences(variants, objects, sets)]
-            else:
-                found = self._of_rule(variants, objects, sets)
-            if found:
-                yield variants, found
-
-    def _of_rule(
-        self, variants: Sequence[Question], objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
-    ) -> list[Difference]:
-        """The differences of a rule, decided once for objects that are alike."""
-        assert self._equivalence is not None
-        assert self._masks is not None
-        key = self._equivalence.key({slot: (e.type, e.id) for slot, e in objects.items()}, variants[0].privileges)
-        assert key is not None
-        asked = self.number(variants), key
-        if asked not in self._differing:
-            found = self._masks.differences(variants, objects, same=self._equivalence.same(key))
-            if found is None:
-                found = [*self._differences(variants, objects, sets)]
-            else:
-                self.decided += sum(question.requested(objects[RESOURCE]) is not None for question in variants)
-            self._differing[asked] = found
-        return self._differing[asked]
-
     def number(self, variants: Sequence[Question]) -> int:
         """A number that is equal for questions that ask the same."""
         if id(variants) not in self._numbers:  # which are kept
             meaning = tuple((asked.condition, asked.before, asked.flags, asked.unnamed) for asked in variants)
             self._numbers[id(variants)] = self._numbers.setdefault(meaning, len(self._numbers))
         return self._numbers[id(variants)]
-
-    def _differences(
-        self, variants: Sequence[Question], objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
-    ) -> Iterator[Difference]:
-        """The subjects that gain and lose what a rule decides about some objects, with the fewest flags and values for which they do."""
-        found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
-        for position, question in enumerate(variants):
-            if question.requested(objects[RESOURCE]) is None:
-                continue
-            changed = self._changed(question, objects, sets)
-            for gained in (True, False):
-                known = (subjects for flags, subjects in found_before[gained] if flags < question.flags)
-                left = frozenset[str]().union(*(subjects for _, subjects in changed[gained]))
-                found_before[gained].append((question.flags, left))
-                left = left.difference(*known)
-                for given, by_values in changed[gained]:
-                    new = left & by_values
-                    left -= new
-                    if new:
-                        yield gained, position, given, new
-
-    def _changed(
-        self, question: Question, objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
-    ) -> dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]]:
-        """The subjects that gain (True) and lose (False) the permission, for each choice of values in a request, fewest first."""
-        found: dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]] = {True: [], False: []}
-        # What an object lies in, and so whose attributes count, may be known in one of the states alone.
-        choices = max((subject_sets.given(question, objects, MOST_VALUES) for subject_sets in sets), key=len)
-        if len(choices) > MOST_VALUES:
-            self.undecided.append(
-                f"`{question.rule.id}` compares attributes: requests can give more than {MOST_VALUES:,} combinations of values"
-            )
-            choices = [GivenAttributes.NONE]
-        for given in choices:
-            self.decided += 1
-            request = question.request(objects, given)
-            before, after = (subject_sets.applied(request) for subject_sets in sets)
-            found[True].append((given, after - before))
-            found[False].append((given, before - after))
-        return found

@@ -1,0 +1,138 @@
+"""The differences of answers for the subjects of a batch, decided once for objects that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from privtab.base import Entity, GivenAttributes
+from privtab.ir import RESOURCE
+from privtab_analysis.entitlements.equivalence import Key
+from privtab_analysis.state_diff.masks import BatchMasks, Difference, Forms
+from privtab_analysis.state_diff.subjects import Question, Subject, SubjectSets
+
+MOST_VALUES = 1_000
+"""Limit on the combinations of values that requests give attributes, for one question."""
+
+Differing: TypeAlias = tuple[Sequence[Question], list[Difference]]
+"""The questions of a rule, and the differences of their answers."""
+
+
+class Inquiry:
+    """Questions of some rules about the same objects, with what is known of objects that are alike."""
+
+    def __init__(self, questions: Sequence[Sequence[Question]]) -> None:
+        self.questions = questions
+        self.privileges = frozenset[str]().union(*(variants[0].privileges for variants in questions))
+        self.given = any(question.given for variants in questions for question in variants)
+        self.known: dict[Key, list[Differing]] = {}
+        """By the key of the objects, the rules of which decisions differ, and how."""
+
+
+class Tally:
+    """The number of questions that were decided, and what was not, with reasons."""
+
+    def __init__(self) -> None:
+        self.decided = 0
+        self.undecided: list[str] = []
+
+
+class BatchAnswers:
+    """The answers to questions about objects, for the subjects of a batch in two states."""
+
+    def __init__(
+        self,
+        sets: tuple[SubjectSets, SubjectSets],
+        forms: Forms,
+        number: Callable[[Sequence[Question]], int],
+        tally: Tally,
+        *,
+        by_path: bool,
+    ) -> None:
+        """`number`: equal for questions that ask the same. `by_path`: whether the path of an entity tells everything."""
+        self._sets = sets
+        self._number = number
+        self._tally = tally
+        self.equivalence = sets[0].equivalence(sets[1]) if by_path else None
+        self._masks = BatchMasks(forms, sets) if by_path else None
+        self._differing: dict[tuple[int, Key], list[Difference]] = {}
+        """The differences by the number of the question and the key of its objects."""
+
+    def differing(self, inquiry: Inquiry, objects: Mapping[str, Entity], key: Key | None) -> list[Differing]:
+        """The rules that are decided differently about some objects; `key`: that of the objects."""
+        found = None if key is None else inquiry.known.get(key)
+        if found is None:
+            found = [*self._differing_rules(inquiry, objects, alike=key is not None)]
+            if key is not None and not inquiry.given:
+                inquiry.known[key] = found
+        return found
+
+    def _differing_rules(
+        self,
+        inquiry: Inquiry,
+        objects: Mapping[str, Entity],
+        *,
+        alike: bool,
+    ) -> Iterator[Differing]:
+        """The rules that are decided differently; `alike`: whether objects that are alike are known."""
+        for variants in inquiry.questions:
+            if not alike or any(question.given for question in variants):
+                found = [*self._differences(variants, objects)]
+            else:
+                found = self._of_rule(variants, objects)
+            if found:
+                yield variants, found
+
+    def _of_rule(self, variants: Sequence[Question], objects: Mapping[str, Entity]) -> list[Difference]:
+        """The differences of a rule, decided once for objects that are alike."""
+        assert self.equivalence is not None
+        assert self._masks is not None
+        key = self.equivalence.key({slot: (e.type, e.id) for slot, e in objects.items()}, variants[0].privileges)
+        assert key is not None
+        asked = self._number(variants), key
+        if asked not in self._differing:
+            found = self._masks.differences(variants, objects, same=self.equivalence.same(key))
+            if found is None:
+                found = [*self._differences(variants, objects)]
+            else:
+                self._tally.decided += sum(question.requested(objects[RESOURCE]) is not None for question in variants)
+            self._differing[asked] = found
+        return self._differing[asked]
+
+    def _differences(self, variants: Sequence[Question], objects: Mapping[str, Entity]) -> Iterator[Difference]:
+        """The subjects that gain and lose what a rule decides about some objects, with the fewest flags and values for which they do."""
+        found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
+        for position, question in enumerate(variants):
+            if question.requested(objects[RESOURCE]) is None:
+                continue
+            changed = self._changed(question, objects)
+            for gained in (True, False):
+                known = (subjects for flags, subjects in found_before[gained] if flags < question.flags)
+                left = frozenset[str]().union(*(subjects for _, subjects in changed[gained]))
+                found_before[gained].append((question.flags, left))
+                left = left.difference(*known)
+                for given, by_values in changed[gained]:
+                    new = left & by_values
+                    left -= new
+                    if new:
+                        yield gained, position, given, new
+
+    def _changed(
+        self, question: Question, objects: Mapping[str, Entity]
+    ) -> dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]]:
+        """The subjects that gain (True) and lose (False) the permission, for each choice of values in a request, fewest first."""
+        found: dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]] = {True: [], False: []}
+        # What an object lies in, and so whose attributes count, may be known in one of the states alone.
+        choices = max((subject_sets.given(question, objects, MOST_VALUES) for subject_sets in self._sets), key=len)
+        if len(choices) > MOST_VALUES:
+            self._tally.undecided.append(
+                f"`{question.rule.id}` compares attributes: requests can give more than {MOST_VALUES:,} combinations of values"
+            )
+            choices = [GivenAttributes.NONE]
+        for given in choices:
+            self._tally.decided += 1
+            request = question.request(objects, given)
+            before, after = (subject_sets.applied(request) for subject_sets in self._sets)
+            found[True].append((given, after - before))
+            found[False].append((given, before - after))
+        return found
