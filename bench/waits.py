@@ -7,6 +7,7 @@ which are seconds of a clock.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -17,9 +18,10 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -315,25 +317,39 @@ def _replays(folder: Path) -> list[Row]:
 
 
 def _explored(folder: Path) -> list[Row]:
+    """Pages by the processor time of the server and its children; each turn asks about another user, since answers are kept."""
     made = world("R")
     questions.write(made, folder)
-    user, table = made.requests[0]
-    pages = {
-        "decision": {"user": user, "operation": "load", "entity": f"table:{table}"},
-        "what-can": {"user": user},
-        "heat": {"within": "metalake:m", "type": "table"},
-        "who-can": {"operation": "load", "entity": f"table:{table}"},
-    }
+    servers = ExitStack()
+    atexit.register(servers.close)
+    running: dict[str, tuple[str, Callable[[], float]]] = {}
+    turns: dict[tuple[str, str], Iterator[int]] = {}
+
+    def about(page: str, number: int) -> dict[str, str | int]:
+        user, table = made.requests[number]
+        match page:
+            case "decision":
+                return {"user": user, "operation": "load", "entity": f"table:{table}"}
+            case "what-can":
+                return {"user": user}
+            case "heat":
+                return {"within": "metalake:m", "type": "table", "from": 16 * number}
+            case _:
+                return {"operation": "load", "entity": f"table:{table}"}
 
     def asked(page: str, python: str) -> float:
-        line = ("explore", POLICY, "-s", "parquet", "--no-open")
-        with _server(python, folder, *line) as (url, spent):
-            _read(f"{url}/")
-            before = spent()
-            _read(f"{url}/{page}?{urllib.parse.urlencode(pages[page])}")
-            return spent() - before
+        if python not in running:
+            line = ("explore", POLICY, "-s", "parquet", "--no-open")
+            running[python] = servers.enter_context(_server(python, folder, *line))
+            _read(f"{running[python][0]}/")
+        url, spent = running[python]
+        number = next(turns.setdefault((page, python), count()))
+        before = spent()
+        _read(f"{url}/{page}?{urllib.parse.urlencode(about(page, number))}")
+        return spent() - before
 
-    return [Row(what=f"explore, 200,000 grants: {page}", unit="s", ask=partial(asked, page)) for page in pages]  # fmt: skip
+    pages = ("decision", "what-can", "heat", "who-can")
+    return [Row(what=f"explore, 200,000 grants: {page}", unit="s", ask=partial(asked, page)) for page in pages]
 
 
 def _read(url: str) -> bytes:
