@@ -1,4 +1,4 @@
-// Names as they are typed, rows of a long table by their text, and Escape closes what is open: the pages work without it.
+// Names as they are typed, rows of a long table by their text, how long an answer takes, and Escape closes what is open: the pages work without it.
 "use strict";
 for (const input of document.querySelectorAll("input[data-names]")) {
   const list = document.createElement("datalist");
@@ -31,7 +31,21 @@ if (folds.length) {
     }
   });
 }
+const working = Object.assign(document.createElement("p"), { className: "working", role: "status" });
+document.body.append(working);
+let seconds = 0;
+const rest = () => { clearInterval(seconds); working.textContent = ""; };
+addEventListener("beforeunload", () => {
+  const begun = Date.now();
+  rest();
+  seconds = setInterval(() => {
+    const passed = Math.floor((Date.now() - begun) / 1000);
+    working.textContent = `Working it out${passed ? `: ${passed} s` : ""}`;
+  }, 400);
+});
+addEventListener("pageshow", rest);
 addEventListener("keydown", (event) => {
+  if (event.key === "Escape") rest(); // which also ends the wait for a page
   const open = event.key === "Escape" && document.activeElement.closest("details[open]");
   if (!open) return;
   open.open = false;

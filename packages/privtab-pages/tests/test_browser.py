@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -29,7 +29,9 @@ from privtab.base import Entity, Request
 from privtab.command._app import run
 from privtab.state import from_tables, validate
 from privtab_pages.explore.server import Explorer, application
-from privtab_pages.explore.site import exported
+from privtab_pages.explore.site import PAGES, exported
+from privtab_pages.explore.views import heat
+from privtab_pages.explore.world import Query, World
 from privtab_server.registry import Registry
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -90,6 +92,33 @@ def test_every_control_is_reached_by_tab_and_shows_its_focus(page: Any, path: st
         assert is_seen, shown
     assert set(reached) == controls
     assert reached == sorted(reached, key=int), "in the order in which they are read"
+
+
+def test_a_page_that_takes_long_says_so(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Event()
+
+    def slow(world: World, asked: Query) -> dict[str, Any]:
+        answers.wait(60)
+        return heat(world, asked)
+
+    monkeypatch.setitem(PAGES, "heat", PAGES["heat"]._replace(view=slow))
+
+    def said(text: str) -> None:
+        if re.fullmatch("Working it out: [1-9]+ s", text):
+            answers.set()
+
+    # While a page is awaited, nothing can be asked of the one before: it tells what it shows.
+    page.expose_function("said", said)
+    page.goto("/table")
+    assert page.get_by_role("status").text_content() == ""
+    page.evaluate("""() => {
+      const sign = document.querySelector(".working");
+      new MutationObserver(() => sign.checkVisibility() && said(sign.textContent)).observe(sign, {childList: true});
+    }""")
+    page.evaluate("() => document.querySelector('nav a[href=heat]').click()")
+    page.get_by_role("heading", name="operations").wait_for(timeout=60_000)
+    assert answers.is_set()
+    assert page.get_by_role("status").text_content() == ""
 
 
 def test_a_row_is_ticked_away_by_keyboard(page: Any) -> None:

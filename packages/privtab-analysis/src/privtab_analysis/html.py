@@ -26,6 +26,13 @@ def page(name: str, /, **values: object) -> str:
     return _html().get_template(f"{name}.html.j2").render(**values)
 
 
+def prepare(folder: str) -> None:
+    """Compile the templates of pages in a folder, before processes fork that render them."""
+    for name in _html().list_templates(extensions=["j2"]):
+        if name.startswith(f"{folder}/"):
+            _html().get_template(name)
+
+
 @cache
 def _html() -> Environment:
     made = text_templates("").overlay(autoescape=True, keep_trailing_newline=False)

@@ -175,6 +175,7 @@ def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
         from privtab_pages.explore.server import Explorer, Scope, application, names_of
         from privtab_pages.explore.site import answer
         from privtab_server.serving.tokens import Tokens
+    from privtab_analysis.html import prepare
     from privtab_server.serving.server import is_loopback
 
     settings.check_no_body_limit()
@@ -184,6 +185,7 @@ def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
     tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
     hosts = names_of(settings.host, settings.public_url)
     url = ""
+    prepare("explore")
     children = Children(partial(answer, world)) if Children.possible() else None
 
     def make(base: str) -> Any:
