@@ -300,6 +300,14 @@ WRONG = [
     ({**HEAD, "principal": {"op": "like", "entity": {"type": "User", "id": "a"}}}, "no scope of `principal`"),
     ({**HEAD, "principal": {"op": "in", "slot": "?resource"}}, "another's slot in the scope of `principal`"),
     ({**HEAD, "principals": ALL}, "unknown key `principals`"),
+    ({**HEAD, "principal": {**ALL, "entity": {"type": "User", "id": "a"}}}, "no scope of `principal`"),
+    ({**HEAD, "resource": {"op": "is", "entity_type": "Project", "slot": "?resource"}}, "no scope of `resource`"),
+    ({**HEAD, "resource": {"op": "in", "slot": "resource"}}, "no scope of `resource`"),
+    ({**HEAD, "conditions": [{"kind": "when", "body": {"Value": True}, "unless": {"Value": True}}]}, "unknown key `unless`"),
+    ({**HEAD, "conditions": [{"kind": "when", "body": {"Var": "true"}}]}, "no expression"),
+    ({**HEAD, "conditions": [{"kind": "when", "body": {"&&": [{"Value": True}, {"Value": True}, {"Value": False}]}}]}, "neither Cedar nor its JSON"),
+    ({**HEAD, "conditions": [{"kind": "when", "body": {"&&": {"left": {"Value": True}, "right": {"Value": False}, "arg": {"Value": True}}}}]}, "`&&` has no `arg`"),
+    ({**HEAD, "conditions": [{"kind": "when", "body": {"==": {"left": {"Var": "principal"}}}}]}, "`==` has no `right`"),
     ({"effect": "permit"}, "neither Cedar nor its JSON"),
     ({"staticPolicies": [HEAD]}, "neither Cedar nor its JSON"),
     ({"policies": {}}, "unknown key `policies`"),
@@ -314,7 +322,16 @@ def test_what_is_no_json_of_policies_is_refused(policy: dict[str, Any], message:
 
 
 def test_what_is_no_json_of_a_schema_is_refused() -> None:
-    for wrong in ('{"": {"entities": {}}}', '{"": {"actions": {"a": {}, "a": {}}}}', '{"": {"entityTypes": []}}', "{"):
+    misspelt = '{"": {"entityTypes": {"User": {"memberOfType": ["Team"]}}}}'
+    two_lines = '{"": {"entityTypes": {"User:\\n  x": {}}}}'
+    for wrong in (
+        misspelt,
+        two_lines,
+        '{"": {"entities": {}}}',
+        '{"": {"actions": {"a": {}, "a": {}}}}',
+        '{"": {"entityTypes": []}}',
+        "{",
+    ):
         with pytest.raises(FileError, match=r"app\.cedarschema: neither Cedar nor its JSON"):
             derived(wrong, POLICIES)
     with pytest.raises(FileError, match="two types are called `User` without their namespaces"):
@@ -343,6 +360,22 @@ def test_groups_of_actions_are_all_their_actions_and_are_none_themselves() -> No
         assert (unsaid, f'    close: "{allowed}"' in found.text) == ([], True)
     forbidden = 'forbid (principal, action in Action::"everything", resource);'
     assert '    close: "nobody"' in derived(schema, f"{close} {forbidden}")[0].text
+
+
+def test_names_have_their_namespace() -> None:
+    namespaced = re.sub(r"\bAction::", "Shop::Action::", POLICIES)
+    namespaced = re.sub(r"\bis (User|Project|BugReport)", r"is Shop::\1", namespaced)
+    assert derived(f"namespace Shop {{ {SCHEMA} }}", namespaced)[0].text == derived(SCHEMA, POLICIES)[0].text
+    assert '    view: "nobody"' in derived(SCHEMA, 'permit (principal, action == User::"view", resource);')[0].text
+
+
+def test_what_one_type_of_users_may_do_is_not_for_the_others() -> None:
+    schema = SCHEMA.replace("entity Team", "entity Robot in [Team];\nentity Team") + (
+        "action count appliesTo { principal: Robot, resource: Project };\n"
+    )
+    found, unsaid = derived(schema, 'permit (principal, action == Action::"count", resource);')
+    assert '    count: "nobody"' in found.text
+    assert ["nobody of `User` may, and they are users, too" in each for each in unsaid] == [True]
 
 
 def test_a_group_that_asks_is_not_all_its_members() -> None:
@@ -402,6 +435,15 @@ def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -
         (SCHEMA, 'permit (principal == ?resource, action, resource);', "app.cedar:1:1: another's slot in the scope of `principal`"),
         (SCHEMA, "permit (principal, action, resource) when { principal == resource.\u00e9owner };", "app.cedar:1:67: `\u00e9` cannot stand here"),
         (SCHEMA, r'permit (principal == User::"a\qb", action, resource);', "app.cedar:1:28: `\"` cannot stand here"),
+        (SCHEMA, r'@id("\u{d800}") permit (principal, action, resource);', "app.cedar:1:5: `\"` cannot stand here"),
+        (SCHEMA, 'permit (principal, action == Other::Action::"view", resource);', "app.cedar:1:1: the schema has no `Other::Action::view`"),
+        (SCHEMA, 'permit (principal, action == Action::"viev", resource);', "app.cedar:1:1: the schema has no `Action::viev`"),
+        (SCHEMA, "permit (principal, action, resource is Other::Project);", "app.cedar:1:1: the schema has no `Other::Project`"),
+        (SCHEMA, "permit (principal, action, resource) when { resource is Other::Project };", "app.cedar:1:1: the schema has no `Other::Project`"),
+        (f"namespace Shop {{ {SCHEMA} }}", 'forbid (principal, action == Action::"view", resource);', "app.cedar:1:1: the schema has no `Action::view`"),
+        (SCHEMA, "permit (principal, action, resource) when { in(principal, resource.viewers) };", "app.cedar:1:47: `(` cannot stand here"),
+        (SCHEMA, "permit (principal, action, resource) when { principal.in(resource.viewers) };", "app.cedar:1:57: "),
+        ('entity User, Doc; action "1" appliesTo { principal: User, resource: Doc };', POLICIES[:0], "`1` of `doc` cannot be a name in a policy"),
         (SCHEMA, f"permit (principal, action, resource) when {{ {'!' * 9999}true }};", "app.cedar: nested too deep"),
         (SCHEMA, '@id("a-b") permit (principal, action, resource); @id("a_b") permit (principal, action, resource);', "app.cedar:1:61: two policies are called `a_b`"),
         (SCHEMA + 'action "view-it", view_it appliesTo { principal: User, resource: Project };', POLICIES, "two actions are called alike"),

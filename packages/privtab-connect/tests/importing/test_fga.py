@@ -362,6 +362,13 @@ def test_members_whom_the_model_works_out_are_not_those_of_the_tuples() -> None:
     assert any("`group#member`: the model works them out" in each for each in told(made))
 
 
+def of_json(userset: Mapping[str, Any], *types: Mapping[str, Any]) -> str:
+    """A model of a type with one relation, in OpenFGA's JSON."""
+    metadata = {"relations": {"x": {"directly_related_user_types": types}}}
+    definition = {"type": "a", "relations": {"x": userset}, "metadata": metadata}
+    return json.dumps({"schema_version": "1.1", "type_definitions": [definition]})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -375,12 +382,57 @@ def test_members_whom_the_model_works_out_are_not_those_of_the_tuples() -> None:
         ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user] but not y\n    define x: [user]\n", "model.fga:6:12: a second relation `x` of `a`"),
         ('{"schema_version": "1.1", "type_definitions": [{"type": "a"}, {"type": "a"}]}', "model.fga: a second type `a`"),
         ('{"schema_version": "1.1", "type_definitions": [{"type": "a", "relations": {"x": {"other": {}}}}]}', "unknown userset `other`"),
+        ('{"schema_version": ["1.1"], "type_definitions": []}', "a model of schema ['1.1']"),
+        ('{"schema_version": "1.1", "type_definitions": [{"type": ["a"]}]}', "`type` is no text: ['a']"),
+        (of_json({"this": {}}, {"type": "user", "conditon": "in_office"}), "unknown key `conditon`"),
+        (of_json({"this": {}}, {"type": "user", "wildcard": {}, "relation": "x"}), "`relation` and `wildcard`"),
+        (of_json({"intersection": {"child": [{"this": {}}], "children": []}}), "unknown key `children`"),
+        (of_json({"computedUserset": {"object": "a:1", "relation": "x"}}), "a userset of `a:1` alone"),
+        (of_json({"computedUserset": {"relation": ["x"]}}), "`relation` is no text: ['x']"),
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x: [group:member]\n", "model.fga:5:21: expected `#` or `:*` or `,` or `]` or `with`, not `:`"),
     ],
 )  # fmt: skip
 def test_what_is_no_model_is_an_error_at_its_place(text: str, message: str) -> None:
     with pytest.raises(FileError) as raised:
         read(text, "model.fga")
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x\\u0020or\\u0020anyone: [user]\n", "model.fga:5:12: `x\\u0020or\\u0020anyone` of `a` cannot be a name in a policy"),
+        (json.dumps({"schema_version": "1.1", "type_definitions": [{"type": 'a:\n  b: "anyone"'}]}), "cannot be a name in a policy"),
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x: " + "(" * 3000 + "[user]" + " or [user])" * 3000, "model.fga: nested too deep"),
+        ("model\n  schema 1.1\ntype a\n  relations\n" + "".join(f"    define x{n}: x{n + 1}\n" for n in range(3000)), "model.fga: nested too deep"),
+    ],
+    ids=["escapes", "lines", "parentheses", "relations"],
+)  # fmt: skip
+def test_what_cannot_be_a_policy_is_an_error(text: str, message: str) -> None:
+    with pytest.raises(FileError) as raised:
+        Derived(read(text, "model.fga"), "drive", "model.fga")
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("member", ["[user with in_office]", "[user, employee]", "[user:*]", "[team#member]"])
+def test_who_else_is_a_member_of_a_group_is_named(member: str) -> None:
+    made = derived(WHOLE.replace("define member: [user, group#member]", f"define member: {member}"))
+    assert [each for each in told(made) if "`member` of `group`" in each and "users and groups alone" in each]
+
+
+def test_what_is_asked_of_users_is_named() -> None:
+    made = derived(WHOLE.replace("type user\n", "type user\n  relations\n    define manager: [user]\n", 1))
+    assert [each for each in told(made) if "`manager` of `user`: a relation to a user" in each]
+
+
+@pytest.mark.parametrize(
+    "end", ['x == "\\""', "x == 1 // it's", "x == 1 # it's", "x == 'don\\'t {'", "{1: '}'}[1] == x"]
+)
+def test_a_condition_ends_where_it_ends(end: str) -> None:
+    condition = "condition NAME(x: string) {\n  " + end + "\n}\n"
+    between = "type note\n  relations\n    define r: [user]\n"
+    text = WHOLE + condition.replace("NAME", "a") + between + condition.replace("NAME", "b")
+    assert derived(text).text == derived(WHOLE + between).text
 
 
 def test_a_condition_is_passed_over() -> None:

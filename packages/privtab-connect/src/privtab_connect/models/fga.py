@@ -8,6 +8,7 @@ condition, which allows less then, and named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -18,6 +19,8 @@ from privtab_connect.models.grammar import Language, place
 USER = "user"
 MEMBERS = {"group": "member", "role": "assignee"}
 """Types whose usersets are principals, and the relation that makes them so."""
+_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_SOURCE = ("module", "source_info")
 STORE = "fga_store"
 """The one entity around those that lie in entities of their own type: a type that nests lies in another."""
 
@@ -81,13 +84,15 @@ def read(text: str, path: str) -> Model:
     """The types and relations of a model: OpenFGA's language, or its JSON. Raises FileError for anything else."""
     try:
         if text.lstrip().startswith("{"):
-            document = strict_loads(text)
+            document = only(strict_loads(text), "schema_version", "type_definitions", "conditions", "id")
             version, types = document["schema_version"], [_defined(each) for each in document["type_definitions"]]
         else:
             version, *types = _LANGUAGE.parse(text, path, "model")
+    except RecursionError:
+        raise FileError(f"{path}: nested too deep") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileError(f"{path}: no authorization model of OpenFGA: {error}") from error
-    if version not in {"1.1", "1.2"}:
+    if version not in ("1.1", "1.2"):
         raise FileError(f"{path}: a model of schema {version}: the command reads 1.1 and 1.2")
     found: Model = {}
     for name, *relations in types:
@@ -101,33 +106,65 @@ def read(text: str, path: str) -> Model:
     return found
 
 
-def _defined(definition: Mapping[str, Any]) -> tuple[Any, ...]:
-    metadata = (definition.get("metadata") or {}).get("relations") or {}
+def only(given: Any, *keys: str) -> Mapping[str, Any]:
+    """An object of JSON. Raises ValueError for another key, which may say less than what is read, and AttributeError for no object."""
+    if unknown := sorted(given.keys() - {*keys}):
+        raise ValueError(f"unknown key `{unknown[0]}`")
+    found: Mapping[str, Any] = given
+    return found
+
+
+def _defined(definition: Any) -> tuple[Any, ...]:
+    of = only(definition, "type", "relations", "metadata")
+    metadata = only(of.get("metadata") or {}, "relations", *_SOURCE).get("relations") or {}
+    if unknown := sorted(metadata.keys() - (of.get("relations") or {}).keys()):
+        raise ValueError(f"`{of['type']}` has no relation `{unknown[0]}`")
     relations = []
-    for word, userset in (definition.get("relations") or {}).items():
-        direct = tuple(map(_reference, (metadata.get(word) or {}).get("directly_related_user_types") or ()))
+    for word, userset in (of.get("relations") or {}).items():
+        about = only(metadata.get(word) or {}, "directly_related_user_types", *_SOURCE)
+        direct = tuple(map(_reference, about.get("directly_related_user_types") or ()))
         relations.append((word, _userset(userset, direct)))
-    return (definition["type"], *relations)
+    return (_word(of, "type"), *relations)
 
 
-def _reference(given: Mapping[str, Any]) -> str:
-    among = f"#{given['relation']}" if given.get("relation") else ":*" if "wildcard" in given else ""
-    return f"{given['type']}{among}" + (f" {given['condition']}" if given.get("condition") else "")
+def _reference(given: Any) -> str:
+    of = only(given, "type", "relation", "wildcard", "condition")
+    if of.get("relation") and "wildcard" in of:
+        raise ValueError("a reference with `relation` and `wildcard`")
+    among = f"#{_word(of, 'relation')}" if of.get("relation") else ":*" if "wildcard" in of else ""
+    return f"{_word(of, 'type')}{among}" + (f" {_word(of, 'condition')}" if of.get("condition") else "")
+
+
+def _word(given: Mapping[str, Any], key: str) -> str:
+    word = given[key]
+    if not isinstance(word, str):
+        raise ValueError(f"`{key}` is no text: {word}")
+    return word
+
+
+def _computed_userset(given: Any) -> str:
+    of = only(given, "relation", "object")
+    if of.get("object"):
+        raise ValueError(f"a userset of `{of['object']}` alone")
+    return _word(of, "relation")
 
 
 def _userset(given: Mapping[str, Any], direct: tuple[str, ...]) -> Tree:
     [(kind, content)] = given.items()
     match kind:
         case "this":
+            only(content)
             return Direct(direct)
         case "computedUserset":
-            return Computed(content["relation"])
+            return Computed(_computed_userset(content))
         case "tupleToUserset":
-            return Computed(content["computedUserset"]["relation"], content["tupleset"]["relation"])
+            of = only(content, "computedUserset", "tupleset")
+            return Computed(_computed_userset(of["computedUserset"]), _computed_userset(of["tupleset"]))
         case "union" | "intersection":
             word = "or" if kind == "union" else "and"
-            return Joined(word, tuple(_userset(part, direct) for part in content["child"]))
+            return Joined(word, tuple(_userset(part, direct) for part in only(content, "child")["child"]))
         case "difference":
+            only(content, "base", "subtract")
             return Joined("but not", (_userset(content["base"], direct), _userset(content["subtract"], direct)))
     raise ValueError(f"unknown userset `{kind}`")
 
@@ -166,12 +203,28 @@ class Derived:
     _used: dict[str, list[str]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Make the policy."""
+        """Make the policy. Raises FileError for names that a policy cannot have, and relations that are nested too deep."""
+        for name, relations in self.model.items():
+            for word, at in {name: self.document, **{word: r.place for word, r in relations.items()}}.items():
+                if not _NAME.fullmatch(word):
+                    raise FileError(f"{at}: `{word}` of `{name}` cannot be a name in a policy")
+        try:
+            self._make()
+        except RecursionError:
+            raise FileError(f"{self.document}: nested too deep") from None
+
+    def _make(self) -> None:
         self.entities = [name for name in self.model if name != USER and not self._principal(name)]
-        for name in (name for name in self.model if name not in {USER, *self.entities}):
-            for word in self.model[name]:
-                if word != MEMBERS[name]:
+        for name in (name for name in self.model if name not in self.entities):
+            for word, relation in self.model[name].items():
+                if word != MEMBERS.get(name):
                     self._say(name, word, f"a relation to a {name}, which is a principal")
+                elif isinstance(relation.tree, Direct):
+                    for each in relation.tree.types:
+                        if each != USER and not self._members(each):
+                            self._say(
+                                name, word, f"`{each.replace(' ', ' with ')}`: users and groups alone are members"
+                            )
         self._second_places()
         for name in self.entities:
             self._place(name)
@@ -188,6 +241,11 @@ class Derived:
         """Whether a type is one of principals: it is called so, and has the relation that makes it one directly."""
         relation = self.model[name].get(MEMBERS.get(name, ""))
         return relation is not None and isinstance(relation.tree, Direct)
+
+    def _members(self, each: str) -> bool:
+        """Whether a type is the members of a group, or the holders of a role, of the model."""
+        kind, _, among = each.partition("#")
+        return MEMBERS.get(kind) == among and kind in self.model
 
     def _say(self, name: str, word: str, why: str) -> None:
         unsaid = Unsaid(self.model[name][word].place, f"`{word}` of `{name}`", why)
@@ -305,7 +363,7 @@ class Derived:
                 return []
             if " " in each:
                 self._say(name, word, f"`{each.replace(' ', ' with ')}`: a condition")
-            elif each in {USER, f"{USER}:*"} or (kind in MEMBERS and among == MEMBERS[kind] and kind in self.model):
+            elif each in {USER, f"{USER}:*"} or self._members(each):
                 if word == "member" and each != USER:
                     self._say(name, word, f"`{each}`: users alone are members of an entity")
                 else:

@@ -52,7 +52,7 @@ class Language(Transformer[Token, Any]):
 
 def _shown(parser: Lark, name: str) -> str:
     """A terminal as messages name it: by what it is, or by its words."""
-    names = {"IDENT": "a name", "NAME": "a name", "STRING": "a text", "$END": "the end"}
+    names = {"IDENT": "a name", "NAME": "a name", "STRING": "a text", "MARK": "`#` or `:*`", "$END": "the end"}
     if name in names:
         return names[name]
     return f"`{'` or `'.join(re.findall(r'[A-Za-z]{2,}|^.$|^..$', parser.get_terminal(name).pattern.value))}`"
