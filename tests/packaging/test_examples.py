@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 from decision_logs import entry
 from documentation_pages import read
 
@@ -21,12 +23,14 @@ from privtab.command._app import command
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
 
 ELSEWHERE = re.compile(
-    r"(?:https?|s3|postgresql\S*):|sources\.yaml|openapi\.yaml|policies\.json|wiki\.html|matrix\.csv|warehouse\.yaml|drive\.yaml|my_lake|"
-    r"privtab-keep|trino\.log|gone\.yaml|tokens|\b[0-9a-f]{8,}\b|HEAD|--wasm|--engine|--canary|--at 20|--operator|shop_app|^privtab diff [a-z]+/[a-z]+$"
+    r"(?:https?|s3|postgresql\S*):|sources\.yaml|policies\.json|warehouse\.yaml|drive\.yaml|my_lake|"
+    r"trino\.log|gone\.yaml|tokens|\b[0-9a-f]{8,}\b|--engine both|--canary|--at 20|^privtab diff [a-z]+/[a-z]+$"
 )
-"""Servers, databases, revisions, repositories and engines of the reader's."""
+"""Servers, databases, revisions and moments of the reader's."""
 FOREVER = ("lsp", "explore", "serve", "opa", "conform", "state read", "state build", "spark", "certify")
 """They run until they are ended, build an OPA, or want another system or Spark."""
+ENDS = re.compile(r"--export|--skeleton")
+"""Options with which such a command writes files and ends."""
 
 LAKE = """
 privtab: 1
@@ -74,6 +78,34 @@ type document
     define viewer: [user]
     define can_view: viewer
 """
+APP = """
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+
+async def item(request):
+    return PlainTextResponse("bread")
+
+
+app = Starlette(routes=[Route("/items/{name}", item)])
+"""
+OPENAPI = """
+openapi: 3.1.0
+info: {title: shop, version: "1"}
+paths: {"/items/{name}": {get: {responses: {"200": {description: an item}}}}}
+"""
+MATRIX = """
+Entity,Operation,Needed
+Programs,run,READ (Programs)
+Programs,stop,READ + WRITE (Programs)
+Programs,drop,ALL (Programs)
+"""
+WIKI = """
+<h1>Lake</h1><table><tr><th>Entity</th><th>Operation</th><th>Required</th></tr><tr><td>table</td><td>read</td><td>SELECT (table)</td></tr>
+<tr><td>schema</td><td>open</td><td>USE (schema)</td></tr><tr><td>catalog</td><td>open</td><td>USE (catalog)</td></tr></table>
+"""
+KEEP = "keep: [{principal: role:l/reader, why: it is new}]\n"
 STATE = """
 assignments: [{principal: user:ben, role: l/reader}]
 grants:
@@ -162,11 +194,13 @@ def examples() -> list[tuple[str, str]]:
 
 
 def runs_here(name: str, line: str) -> bool:
-    return not (name.startswith(FOREVER) or ELSEWHERE.search(re.sub(r" -o \S+", "", line)))
+    forever = name.startswith(FOREVER) and not ENDS.search(line)
+    return not (forever or ELSEWHERE.search(re.sub(r" -o \S+", "", line)))
 
 
 OF_THE_READER = re.compile(
-    r"\.(?:pem|jsonl|db|tar\.gz|yaml|json|log|md|fga|cedar\w*)\b|[a-z]/(?= |$)|registry:|^privtab (?:lint|fmt|test|compile)(?: -|$)"
+    r"\.(?:pem|jsonl|db|tar\.gz|yaml|json|log|md|fga|cedar\w*|csv|html)\b|[a-z]/(?= |$)|registry:|HEAD|shop_app|"
+    r"^privtab (?:lint|fmt|test|compile)(?: -|$)"
 )
 """Things in a folder; other examples run in an empty one."""
 NEW = re.compile(r"^privtab registry init")
@@ -178,7 +212,7 @@ def needs_things(line: str) -> bool:
 
 
 HERE = sorted({(name, line) for name, line in examples() if runs_here(name, line)})
-DEMAND = re.compile(r"--fail-on|--against|--all|--check|--min-|--probe|routes | lint |state diff|unused|replay")
+DEMAND = re.compile(r"--fail-on|HEAD|--against|--all|--check|--min-|--probe|routes | lint |state diff|unused|replay")
 """These exit with 1 where they find what they are asked for."""
 
 
@@ -208,6 +242,16 @@ def home(environment: Callable[..., Any], tmp_path_factory: pytest.TempPathFacto
                 writer = csv.DictWriter(file, list(rows[0]))
                 writer.writeheader()
                 writer.writerows(rows)
+    files = {
+        "shop.yaml": SHOP,
+        "shop_app.py": APP,
+        "openapi.yaml": OPENAPI,
+        "matrix.csv": MATRIX,
+        "wiki.html": WIKI,
+        "privtab-keep.yaml": KEEP,
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text.lstrip(), encoding="utf-8")
     request = {
         "subject": {"type": "user", "id": "ben"},
         "action": {"name": "read"},
@@ -220,11 +264,23 @@ def home(environment: Callable[..., Any], tmp_path_factory: pytest.TempPathFacto
     prepared = run(environment, folder, lines, apart=False)
     for line, (code, output) in zip(lines, prepared, strict=True):
         assert code == 0, f"{line}\n{output}"
+    # A repository that had another policy before.
+    earlier = folder / "policy_src" / "cdap" / "final.yaml"
+    earlier.parent.mkdir()
+    earlier.write_bytes((ROOT / "policy_src" / "cdap" / "final.yaml").read_bytes())
+    for words in (["init", "-q"], ["add", "policy_src"], ["commit", "-qm", "Begin"], ["rm", "-qr", "policy_src/cdap"]):
+        git(folder, *words)
+    git(folder, "commit", "-qm", "Leave it to others")
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     logged = json.dumps(entry(True, request, path="privtab/lake/allow", timestamp=now)) + "\n"
     for path in (folder / "logs" / "a.jsonl", folder / "opa.log"):
         path.write_text(logged, encoding="utf-8")
     return folder
+
+
+def git(folder: Path, *words: str) -> None:
+    named = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com", *words]
+    subprocess.run(named, cwd=folder, check=True)
 
 
 def run(environment: Callable[..., Any], folder: Path, lines: list[str], *, apart: bool) -> list[tuple[int, str]]:

@@ -76,7 +76,7 @@ def table(
 
     Example:
       privtab import table permissions.md -o policy.yaml
-      privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o lake.yaml
+      privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o wiki.yaml
       privtab import table permissions.md --against policy.yaml
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
