@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from checkout import sources
@@ -97,6 +98,13 @@ def test_a_report_is_printed_or_written(capsys: pytest.CaptureFixture[str], tmp_
         assert (tmp_path / str(number)).read_text() == "a text\n"
 
 
+@dataclass
+class Count:
+    """A report that is a value."""
+
+    rules: int
+
+
 def test_an_object_has_the_number_of_its_format_and_nothing_else_has(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -105,6 +113,9 @@ def test_an_object_has_the_number_of_its_format_and_nothing_else_has(
     printed = capsys.readouterr().out
     assert (tmp_path / "report.json").read_text() == printed
     assert list(json.loads(printed).items()) == [("format", _output.JSON_FORMAT), ("rules", 3)]
+    for report in (Count(rules=3), MappingProxyType({"rules": 3})):
+        _output.deliver(report)
+        assert capsys.readouterr().out == printed
     _output.deliver([{"rules": 3}])
     assert json.loads(capsys.readouterr().out) == [{"rules": 3}]
     _output.deliver({"keys": {}}, numbered=False)

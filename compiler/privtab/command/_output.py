@@ -175,9 +175,9 @@ def deliver(report: object, output: Path | None = None, *, numbered: bool = True
         report(recorder(file))
         text = file.getvalue()
     else:
-        if numbered and isinstance(report, dict):
-            report = {"format": JSON_FORMAT, **report}
-        text = report if isinstance(report, str) else as_json(report)
+        value = _plain(report) if is_dataclass(report) or isinstance(report, Mapping) else report
+        value = {"format": JSON_FORMAT, **value} if numbered and isinstance(value, dict) else value
+        text = value if isinstance(value, str) else as_json(value)
     if output is None:
         sys.stdout.write(text)
     else:
