@@ -35,6 +35,14 @@ def test_every_page_is_there_and_nothing_is_fetched(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_tables_have_rows() -> None:
+    broken = []
+    for path in (ROOT / "docs").rglob("*.md"):
+        text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        broken += [(path.name, found[0]) for found in re.finditer(r"^.*\n\|(?:-+\|)+\n(?!\|)", text, re.MULTILINE)]
+    assert broken == []
+
+
 def test_what_is_made_for_the_site_is_there(site: Path) -> None:
     api = (site / "reference" / "api.html").read_text(encoding="utf-8")
     assert all(
