@@ -345,7 +345,12 @@ def _explored(folder: Path) -> list[Row]:
         url, spent = running[python]
         number = next(turns.setdefault((page, python), count()))
         before = spent()
-        _read(f"{url}/{page}?{urllib.parse.urlencode(about(page, number))}")
+        try:
+            _read(f"{url}/{page}?{urllib.parse.urlencode(about(page, number))}")
+        except HTTPError as error:
+            if error.code != 503:  # which is said after a minute of a clock, and the work goes on
+                raise
+            _until_idle(spent)
         return spent() - before
 
     pages = ("decision", "what-can", "heat", "who-can")
@@ -353,13 +358,16 @@ def _explored(folder: Path) -> list[Row]:
 
 
 def _read(url: str) -> bytes:
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=300) as answer:  # noqa: S310  (our own server)
-                return bytes(answer.read())
-        except HTTPError as error:
-            if error.code != 503:  # that says that it is being worked out still
-                raise
+    with urllib.request.urlopen(url, timeout=300) as answer:  # noqa: S310  (our own server)
+        return bytes(answer.read())
+
+
+def _until_idle(spent: Callable[[], float]) -> None:
+    """Wait until a server has done nothing for some seconds."""
+    before = -1.0
+    while (now := spent()) > before:
+        before = now
+        time.sleep(5)
 
 
 def _run(*line: str) -> str:
