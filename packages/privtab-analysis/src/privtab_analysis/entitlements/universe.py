@@ -11,6 +11,8 @@ from privtab.state import GROUP_PREFIX, State, locations
 
 PRINCIPALS = (("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
 """The columns that hold principals, as `user:alice`."""
+ENTITIES = (("grants", "entity"), ("owners", "entity"), ("members", "of"), ("assignments", "scope"))
+"""Columns that hold entities."""
 USERS = (("members", "user"), ("memberships", "user"), ("service_admins", "user"), ("attributes", "user"))
 """The columns that hold the names of users."""
 _COLUMNS = {"user": USERS, "group": (("memberships", "group"),), "role": (("assignments", "role"),)}
@@ -206,6 +208,8 @@ def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
     """A note if the state names neither the entity nor anything inside it."""
     if vocabulary(program).lies_in_state(entity.type):
         return []  # an entity without a place is reported as such
+    if any(state.column(*column).where([str(entity)]) for column in ENTITIES):
+        return []  # looked up before all names are gone through
     kind = program.entities[entity.type].principal
     known = () if kind is None else named(program, state, kind)
     if {entity.id, last_name(entity.id)}.intersection(known):
