@@ -287,10 +287,20 @@ def _posted(url: str, path: str, bodies: Sequence[bytes]) -> None:
 def _states(folder: Path) -> list[Row]:
     made = world("L")
     questions.write(made, folder)
+    read = partial(start.seconds, (sys.executable, "-c", _READ, *(str(folder / f"parquet{suffix}") for suffix in ("", "-100"))), {})  # fmt: skip
     return [
-        Row(what=name, unit="s", ask=partial(_question, made, folder, name))
-        for name in questions.COMMANDS if name.startswith("state diff")
+        Row(what=name, unit="s", ask=partial(_question, made, folder, name), beside="reading both states", measured_beside=read)
+        for name, (*_, after) in questions.COMMANDS.items() if after.removeprefix("STATE-") in questions.CHANGED
     ]  # fmt: skip
+
+
+_READ = f"""
+import sys
+from pathlib import Path
+from privtab.command import load_policy, load_state
+policy = load_policy({POLICY!r})
+states = [load_state(policy, Path(path), allow_partial=False, for_queries=True) for path in sys.argv[1:]]
+"""
 
 
 def _question(made: World, folder: Path, name: str, python: str) -> float:
