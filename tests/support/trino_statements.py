@@ -43,7 +43,10 @@ STATEMENTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "COMMENT ON TABLE {t} IS 'x'": (("SetTableComment", TABLE),),
     "COMMENT ON COLUMN {t}.n IS 'x'": (("SetColumnComment", TABLE),),
     "ALTER TABLE {t} SET PROPERTIES format_version = 2": (("SetTableProperties", TABLE),),
-    "ALTER TABLE {t} EXECUTE optimize": (("ExecuteTableProcedure", f"table_procedure:{PLACE}/{{t}}/OPTIMIZE"),),
+    "ALTER TABLE {t} EXECUTE optimize": (
+        ("ExecuteTableProcedure", f"table_procedure:{PLACE}/{{t}}/OPTIMIZE"),
+        (READ, TABLE),
+    ),
 }
 """What each takes beside what every statement does: (row, entity). `{t}` and `{o}` are the tables."""
 ALWAYS = (("ExecuteQuery", "server:"), ("AccessCatalog", f"catalog:{CATALOG}"))
