@@ -18,7 +18,9 @@ from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 
-POLICY = ROOT / "policy_src" / "kafka" / "3.9.yaml"
+POLICIES = ROOT / "policy_src" / "kafka"
+RELEASES = {"3.9": "3.9.1", "4.4": "4.4.0"}
+"""The release whose authorizer a table is compared with."""
 ORACLE = ROOT / "tests" / "support" / "StandardAcls.java"
 
 pytestmark = pytest.mark.xdist_group("kafka")
@@ -108,7 +110,7 @@ def compared(program: Program, folder: Path, worlds: range) -> list[bool]:
         typed += [*acls.lines(), *(line for question in asked for line in lines_of(question))]
         typed += [f"any\t{user}\tWRITE\tTOPIC" for user in USERS]
     run = subprocess.run(
-        [*java(folder), str(ORACLE)], input="".join(f"{line}\n" for line in typed),
+        [*java(folder, RELEASES[program.version]), str(ORACLE)], input="".join(f"{line}\n" for line in typed),
         check=False, text=True, encoding="utf-8", capture_output=True, timeout=600,
     )  # fmt: skip
     if "Module jdk.compiler not found" in run.stderr:
@@ -131,9 +133,9 @@ def compared(program: Program, folder: Path, worlds: range) -> list[bool]:
     return found
 
 
-@pytest.fixture(scope="module")
-def program() -> Program:
-    return load_program(POLICY)
+@pytest.fixture(scope="module", params=RELEASES)
+def program(request: pytest.FixtureRequest) -> Program:
+    return load_program(POLICIES / f"{request.param}.yaml")
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Method;
 import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
@@ -7,6 +8,7 @@ import java.util.Map;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
+import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.resource.PatternType;
 import org.apache.kafka.common.resource.ResourcePattern;
 import org.apache.kafka.common.resource.ResourceType;
@@ -38,8 +40,14 @@ class StandardAcls {
         return new Caller(new KafkaPrincipal(KafkaPrincipal.USER_TYPE, name));
     }
 
-    static StandardAuthorizer empty() {
+    static StandardAuthorizer empty() throws ReflectiveOperationException {
         StandardAuthorizer made = new StandardAuthorizer();
+        for (Method method : StandardAuthorizer.class.getMethods()) {
+            if (method.getName().equals("withPluginMetrics")) {  // not in 3.9; needed in 4.4
+                Class<?> metrics = Class.forName("org.apache.kafka.common.metrics.internals.PluginMetricsImpl");
+                method.invoke(made, metrics.getConstructors()[0].newInstance(new Metrics(), Map.of()));
+            }
+        }
         made.configure(Map.of());
         made.completeInitialLoad();
         return made;

@@ -22,9 +22,9 @@ from privtab.base import user_cache
 VERSION, AUTHORIZER = "3.9.1", "1.5.1"
 FOLDER_VARIABLE = "PRIVTAB_KAFKA"
 ARTIFACTS = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.openpolicyagent.kafka", "opa-authorizer", AUTHORIZER),
+    ("org.apache.kafka", "kafka_2.13"),
+    ("org.apache.kafka", "kafka-tools"),
+    ("org.openpolicyagent.kafka", "opa-authorizer"),
 )
 BROKER, ANONYMOUS = "broker", "ANONYMOUS"
 PASSWORD = "secret"  # noqa: S105  (of the test alone)
@@ -88,20 +88,21 @@ class Kafka:
         return Output(found.returncode, found.stdout, found.stderr)
 
 
-def jars() -> Path:
+def jars(version: str = VERSION) -> Path:
     """The folder of Kafka's jars and the authorizer's; skips the test where they cannot be had."""
-    if given := os.environ.get(FOLDER_VARIABLE):
+    if (given := os.environ.get(FOLDER_VARIABLE)) and version == VERSION:
         return Path(given)
-    folder = user_cache.folder() / f"kafka-{VERSION}-opa-{AUTHORIZER}"
+    folder = user_cache.folder() / f"kafka-{version}-opa-{AUTHORIZER}"
     if folder.is_dir():
         return folder
     if (maven := shutil.which("mvn")) is None:
-        pytest.skip(f"Kafka {VERSION} needs Maven, and {FOLDER_VARIABLE} names no folder with its jars")
+        pytest.skip(f"Kafka {version} needs Maven, and {FOLDER_VARIABLE} names no folder with its jars")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as staged:
         wanted = "".join(
-            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-            for group, name, version in ARTIFACTS
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+            f"<version>{version if group == 'org.apache.kafka' else AUTHORIZER}</version></dependency>"
+            for group, name in ARTIFACTS
         )
         (Path(staged) / "pom.xml").write_text(
             '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>tests</groupId>'
@@ -119,19 +120,19 @@ def jars() -> Path:
         found = subprocess.run(command, cwd=staged, check=False, timeout=1800, capture_output=True, text=True)
         if found.returncode:
             pytest.skip(
-                f"Kafka {VERSION} (59 MB) cannot be had from Maven, and {FOLDER_VARIABLE} names no folder with it"
+                f"Kafka {version} (59 MB) cannot be had from Maven, and {FOLDER_VARIABLE} names no folder with it"
             )
         (Path(staged) / "jars").rename(folder)
     return folder
 
 
-def java(folder: Path) -> list[str]:
+def java(folder: Path, version: str = VERSION) -> list[str]:
     """The command that runs a class of the jars, whose log goes to the errors; skips the test if there is no Java."""
     if (program := shutil.which("java")) is None:
-        pytest.skip(f"Kafka {VERSION} needs Java, and there is none on the path")
+        pytest.skip(f"Kafka {version} needs Java, and there is none on the path")
     logging = folder / "log4j.properties"
     logging.write_text(LOGGING, encoding="utf-8")
-    return [program, "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}", "-cp", f"{jars()}/*"]
+    return [program, "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}", "-cp", f"{jars(version)}/*"]
 
 
 @contextmanager

@@ -19,6 +19,7 @@ HISTORIES = {
     "internals/history-cdap.md": 3,
     "internals/history-gravitino.md": 3,
     "internals/history-polaris.md": 1,
+    "internals/history-kafka.md": 1,
     "internals/history-trino.md": 1,
     "internals/history-unitycatalog.md": 1,
 }
