@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import decision_rows
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 from pyspark.sql import SparkSession
 
 from privtab.base import UsageError
+from privtab.state import load_raw_state, validate
 from privtab_spark import Choice, Limits, choose, decide, open_policy, plan
 from privtab_spark.arguments import read_arguments
 from privtab_spark.state import state_tables
+from privtab_spark.states import decided_before
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 
@@ -35,6 +39,49 @@ def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: Spark
     assert chosen().figures["grants"] == 5
     assert (chosen(rows=7).plan, chosen(size=100).plan) == ("portions", "portions")
     assert plan(df, policy, state, **BOX).figures == chosen().figures
+
+
+PLACES = (
+    "rows",
+    "state",
+    "plain",
+    "filtered",
+    "tables",
+    "address",
+    "missing",
+    "over",
+    "divided",
+    "portions",
+    "misspelt",
+    "forced",
+)
+"""Where a state is, or what is asked of it."""
+AHEAD = {"rows", "state", "plain", "forced"}
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_state_is_prepared_ahead_only_where_the_driver_reads_it_for_the_kernel(
+    where: str, spark: SparkSession, tmp_path: Path, connected: bool
+) -> None:
+    policy, path = decision_rows.files(tmp_path)
+    opened = open_policy(policy)
+    grants = [{"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "box:s/a/1"}] * 2
+    pq.write_table(pa.Table.from_pylist(grants), tmp_path / "grants.parquet")
+    frame = spark.read.parquet(str(tmp_path / "grants.parquet"))
+    state: Any = {
+        "state": validate(opened.as_program, load_raw_state(path))[0],
+        "plain": {"grants": frame},
+        "filtered": {"grants": frame.where("grantee > 'a'")},
+        "tables": state_tables(spark, policy, path),
+        "address": "http://127.0.0.1:9/state.tar.gz",
+        "missing": str(tmp_path / "nothing.yaml"),
+        "divided": {"grants": frame},
+    }.get(where, path)
+    limits = Limits(rows=1) if where == "over" else Limits(large=1) if where == "divided" else None
+    asked = {"portions": "portions", "misspelt": "kernl", "forced": "kernel"}.get(where, "auto")
+    thread = choose.begin(opened, state, spark, plan=asked, limits=limits)
+    thread.join()
+    assert decided_before(opened, state) == (where in AHEAD - ({"plain"} if connected else set()))
 
 
 def test_a_choice_reads_well_and_is_logged(

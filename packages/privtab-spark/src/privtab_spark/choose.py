@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,19 +12,22 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from privtab.base import UsageError, Window, moment_text
 from privtab.ir import Feature
+from privtab.state import State
 from privtab_spark.arguments import RequestArguments, RequestColumns, read_arguments
 from privtab_spark.frames import opened as opened_frame
 from privtab_spark.moments import Moment, is_column, moment_of, state_at
 from privtab_spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab_spark.preflight import workers
 from privtab_spark.refresh import BY_BATCH, REFRESH, check_refresh, followed
-from privtab_spark.state.bundles import bundle_size, is_bundle
-from privtab_spark.state.schemas import LOCATED
+from privtab_spark.state.bundles import bundle_size, is_address, is_bundle
+from privtab_spark.state.schemas import LOCATED, is_written
 from privtab_spark.state.tables import PACKED
-from privtab_spark.states import counted, decided_before, readable, timed_rows
+from privtab_spark.states import counted, decided_before, prepared, readable, timed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
+
+log = logging.getLogger("privtab.spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +114,39 @@ def plan(
     moment = moment_of(cast("Moment", at))
     choice = choice_for_state(state_at(timed, moment))
     return replace(choice, steps=(f"the rows of the state count that hold at {moment_text(moment)}", *choice.steps))
+
+
+def begin(policy: OpenPolicy, state: Any, spark: SparkSession, *, plan: str, limits: Limits | None) -> threading.Thread:
+    """Begin to prepare the state in another thread, if it is known to fit the executors and no job of Spark is needed to read it.
+
+    The result is kept as that of a call. What fails is left to the caller's own attempt.
+    """
+
+    def prepare() -> None:
+        try:
+            if _fits_ahead(policy, state, spark, plan, limits or Limits()):
+                prepared(policy, state, spark)
+        except Exception:
+            log.debug("the state was not prepared ahead", exc_info=True)
+
+    thread = threading.Thread(target=prepare, daemon=True)
+    thread.start()
+    return thread
+
+
+def _fits_ahead(policy: OpenPolicy, state: Any, spark: SparkSession, plan: str, limits: Limits) -> bool:
+    """Return whether `choose_plan` will take the kernel for a state whose rows the driver reads by itself."""
+    read = readable(policy, state, spark)
+    if read is None:
+        here = isinstance(state, State) or (isinstance(state, str | os.PathLike) and not is_written(state))
+        if not here or (not isinstance(state, State) and is_address(state)):
+            return False
+    elif not read.by_driver:
+        return False
+    if plan != "auto" or is_bundle(state):
+        return plan in ("auto", "kernel")
+    counts = counted(policy, state, spark)
+    return sum(counts.values()) <= limits.large and _by_size(policy, counts, limits).plan == "kernel"
 
 
 def choose_plan(

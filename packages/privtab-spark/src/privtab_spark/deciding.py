@@ -24,6 +24,7 @@ from privtab_spark.arguments import (
 )
 from privtab_spark.attribute_columns import AttributesLike
 from privtab_spark.choose import Limits, choose_plan, with_workers
+from privtab_spark.choose import begin as prepare_ahead
 from privtab_spark.frames import Frame, free, opened
 from privtab_spark.kernel import answer_columns, decide_by_kernel
 from privtab_spark.moments import Moment, at_moment, each_moment, is_column
@@ -103,6 +104,9 @@ def decide(
     names = AnswerNames(allowed, reason, effects).checked(frame)
     begin(frame.sparkSession)
     program = open_policy(policy)
+    preparing = None
+    if not (frame.isStreaming or is_column(at)):
+        preparing = prepare_ahead(program, state, frame.sparkSession, plan=plan, limits=limits)
     arguments: RequestArguments = {
         "subject": subject, "action": action, "resource": resource, "with_": with_, "flags": flags, "groups": groups,
         "active_roles": active_roles, "attributes": attributes,
@@ -127,6 +131,9 @@ def decide(
             return rows.withColumns(answer if effects is None else {**answer, effects: none()})
 
         return to_caller(each_moment(frame, cast("Column", at), timed, part, deny))
+
+    if preparing is not None:
+        preparing.join()
 
     def decide_by_state(state_: Any) -> DataFrame:
         choice = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)

@@ -173,6 +173,11 @@ class Read:
         return {table: scans for table, own in found.items() if len(scans := [*filter(None, own)]) == len(own) > 0}
 
     @property
+    def by_driver(self) -> bool:
+        """True if all rows are in files that the driver reads by itself, and can be checked like rows of files."""
+        return self.plain and self._scans.keys() == self.sources.tables.keys()
+
+    @property
     def plain(self) -> bool:
         """True if the rows can be checked like rows of files: all cells are text, and no list says which entities exist."""
         sources = [source for of_table in self.sources.tables.values() for source in of_table]
