@@ -140,6 +140,14 @@ def test_a_session_is_looked_at_once(spark: SparkSession) -> None:
     assert looking.result().code == "own"
 
 
+@pytest.mark.parametrize("arrow_udf", [True, False])
+def test_each_task_reports_once(arrow_udf: bool, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not arrow_udf:  # Spark 4.0
+        monkeypatch.delattr("pyspark.sql.pandas.functions.arrow_udf", raising=False)
+    found = [row["report"] for row in preflight._reports(spark, lambda number: f"report {number}").collect()]
+    assert found == ["report 0"] * preflight._TASKS
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_workers_with_the_code_of_the_driver_import_what_decides(own: bool) -> None:
     digest = "preflight.code_digest()" if own else "'another'"

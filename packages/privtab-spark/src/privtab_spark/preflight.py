@@ -2,7 +2,8 @@
 
 Tiny tasks report which packages a worker can import and whether its privtab is the driver's. Other code, or none, is replaced by a
 zip file of the driver's package, which the session distributes as an artifact. numpy and pyarrow cannot be sent like that.
-In a new session it takes seconds until workers run and have imported what they need, so it begins before the result is needed.
+In a new session it takes seconds until workers run and have imported what they need, so it begins before the result is needed, and the
+tasks have the form of a decision, for which Spark then has loaded and compiled most of its own code.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.base import DecisionUnavailable
 from privtab_spark.failures import first_lines, spark_errors
@@ -27,7 +28,7 @@ from privtab_spark.shipping import session_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NEEDED = ("pyarrow", "numpy")
 """Packages that every function on executors imports."""
@@ -35,6 +36,8 @@ _OPTIONAL = ("requests",)
 _ADVICE = "install privtab with the extra `spark` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it before Spark starts"
 _TASKS = 2
 """Tasks that look, each of which leaves a worker that has imported what decisions need: small sessions have two cores."""
+_ROWS = 10_000
+"""Rows of each of these tasks: a batch of Arrow."""
 _LOCK = threading.Lock()
 
 
@@ -133,16 +136,9 @@ def _inspect(spark: SparkSession) -> Workers:
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     inspection = _inspection((*NEEDED, *_OPTIONAL), code_digest())
-
-    def inspections(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for batch in batches:
-            yield pa.RecordBatch.from_arrays([pa.array([inspection(0)] * len(batch))], ["report"])
-
     try:
-        try:  # by Arrow, as decisions are made, so that Spark has loaded and compiled what these need
-            (answer,), *_ = spark.range(0, _TASKS, 1, _TASKS).mapInArrow(inspections, "report string").collect()
+        try:  # by Arrow, as decisions are made
+            (answer,), *_ = _reports(spark, inspection).collect()
         except spark_errors():  # as it is without pyarrow
             plain = F.udf(inspection, "string", useArrow=False)
             ((answer,),) = spark.range(0, 1, 1, 1).select(plain("id")).collect()
@@ -154,6 +150,37 @@ def _inspect(spark: SparkSession) -> Workers:
     if found["code"] is not None:
         code = "own" if found["code"] == code_digest() else "other"
     return Workers(**found | {"lacking": tuple(found["lacking"]), "code": code})
+
+
+def _reports(spark: SparkSession, inspection: Callable[[int], str]) -> DataFrame:
+    """The report of each task, by a function of texts as `decide_by_kernel` has it."""
+    import pyarrow as pa
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+
+    def first(texts: Any) -> Any:
+        return pa.array([inspection(0)] + [None] * (len(texts) - 1), pa.string())
+
+    def reports(columns: Any) -> Any:
+        for texts, _ in columns:
+            yield first(texts)
+
+    # Spark reads these annotations.
+    reports.__annotations__ = {"columns": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+
+    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([first(batch.column(0))], ["report"])
+
+    rows = spark.range(0, _TASKS * _ROWS, 1, _TASKS).select(F.concat(F.lit("user:"), "id").alias("user"))
+    name = F.when(F.col("user").startswith("user:"), F.substring("user", 6, _ROWS)).otherwise(F.col("user"))
+    try:
+        from pyspark.sql.pandas.functions import arrow_udf
+    except ImportError:  # Spark 4.0
+        found = rows.mapInArrow(mapped, "report string")
+    else:
+        report = arrow_udf(reports, "string").asNondeterministic()  # type: ignore[call-overload]
+        found = rows.select("*", report(name, "user").alias("report")).select("report")
+    return found.where(F.col("report") > "")
 
 
 def _inspection(needed: tuple[str, ...], own: str | None = None) -> Callable[[int], str]:
