@@ -144,7 +144,13 @@ def test_a_session_is_looked_at_once(spark: SparkSession) -> None:
 def test_each_task_reports_once(arrow_udf: bool, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     if not arrow_udf:  # Spark 4.0
         monkeypatch.delattr("pyspark.sql.pandas.functions.arrow_udf", raising=False)
-    found = [row["report"] for row in preflight._reports(spark, lambda number: f"report {number}").collect()]
+    batch = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(batch)
+    spark.conf.set(batch, "1000")
+    try:
+        found = [row["report"] for row in preflight._reports(spark, lambda number: f"report {number}").collect()]
+    finally:
+        spark.conf.set(batch, str(before))
     assert found == ["report 0"] * preflight._TASKS
 
 

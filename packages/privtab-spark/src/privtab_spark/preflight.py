@@ -157,19 +157,19 @@ def _reports(spark: SparkSession, inspection: Callable[[int], str]) -> DataFrame
     import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-    def first(texts: Any) -> Any:
-        return pa.array([inspection(0)] + [None] * (len(texts) - 1), pa.string())
+    def cells(number: int, rows: int) -> Any:
+        return pa.array([None if number else inspection(0)] + [None] * (rows - 1), pa.string())
 
     def reports(columns: Any) -> Any:
-        for texts, _ in columns:
-            yield first(texts)
+        for number, (texts, _) in enumerate(columns):
+            yield cells(number, len(texts))
 
     # Spark reads these annotations.
     reports.__annotations__ = {"columns": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
 
     def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield pa.RecordBatch.from_arrays([first(batch.column(0))], ["report"])
+        for number, batch in enumerate(batches):
+            yield pa.RecordBatch.from_arrays([cells(number, len(batch))], ["report"])
 
     rows = spark.range(0, _TASKS * _ROWS, 1, _TASKS).select(F.concat(F.lit("user:"), "id").alias("user"))
     name = F.when(F.col("user").startswith("user:"), F.substring("user", 6, _ROWS)).otherwise(F.col("user"))
