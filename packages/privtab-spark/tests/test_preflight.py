@@ -57,7 +57,7 @@ def session_report(folder: Path, executors: Path, remote: str) -> dict[str, Any]
     }
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("preflighted.py")), policy, state, str(bundles), remote],
-        capture_output=True, text=True, check=False, timeout=420, env=environment, cwd=folder,
+        capture_output=True, text=True, check=False, timeout=900, env=environment, cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)
