@@ -27,7 +27,7 @@ ELSEWHERE = re.compile(
     r"trino\.log|gone\.yaml|tokens|\b[0-9a-f]{8,}\b|--engine both|--canary|--at 20|^privtab diff [a-z]+/[a-z]+$"
 )
 """Servers, databases, revisions and moments of the reader's."""
-FOREVER = ("lsp", "explore", "serve", "opa", "conform", "state read", "state build", "spark", "certify")
+FOREVER = ("lsp", "explore", "serve", "opa", "conform", "state build", "spark", "certify")
 """They run until they are ended, build an OPA, or want another system or Spark."""
 ENDS = re.compile(r"--export|--skeleton")
 """Options with which such a command writes files and ends."""

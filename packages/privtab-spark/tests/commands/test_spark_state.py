@@ -1,4 +1,4 @@
-"""`privtab state read` and `build`."""
+"""`privtab state build`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_wrong_rows_end_in_exit_code_1(spark: SparkSession, lake: Path, capsys: 
     assert spark is not None
     with (lake / "exports" / "grants.csv").open("a") as file:
         file.write("role:a,allow,SELET,schema:hive/s\n")
-    assert run(["state", "read", "exports", "-p", "lake.yaml", "--format", "json"]) == 1
+    assert run(["state", "build", "exports", "-p", "lake.yaml", "--format", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["good"]["grants"] == 1
     assert {"table": "grants", "code": "S130", "severity": "error", "rows": 1} in document["findings"]
@@ -76,15 +76,34 @@ def test_wrong_rows_end_in_exit_code_1(spark: SparkSession, lake: Path, capsys: 
 
 
 def test_bad_usage(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "read", str(lake / "exports"), "-p", "lake.yaml", "--conf", "nothing"]) == 2
+    assert run(["state", "build", str(lake / "exports"), "-p", "lake.yaml", "--conf", "nothing"]) == 2
     assert "write KEY=VALUE" in capsys.readouterr().err
     assert (
         run(["state", "build", "exports", "-p", "lake.yaml", "-o", "built", "--conf", "spark.jars.packages=delta"]) == 2
     )
     assert "write GROUP:ARTIFACT:VERSION" in capsys.readouterr().err
     elsewhere = ["--conf", "spark.remote=sc://localhost:1", "--conf", "spark.jars.packages=a:b:1"]
-    assert run(["state", "read", "exports", "-p", "lake.yaml", *elsewhere]) == 2
+    assert run(["state", "build", "exports", "-p", "lake.yaml", *elsewhere]) == 2
     assert "has jars of its own" in capsys.readouterr().err
     both = ["--conf", "spark.remote=sc://localhost:1", "--conf", "spark.master=local[1]"]
-    assert run(["state", "read", "exports", "-p", "lake.yaml", *both]) == 2
+    assert run(["state", "build", "exports", "-p", "lake.yaml", *both]) == 2
     assert "not both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rows", "orc"], "`--rows` says how to write them"),
+        (["--full"], "`--full` is about bundles"),
+        (["--allow-partial"], "`--allow-partial` is about bundles"),
+        (["-o", "it", "--rows", "orc", "--signature", "sequence=3"], "`--signature` is about bundles"),
+        (["--signing-key", "key.pem"], "`--signing-key` is about bundles"),
+        (["-o", "it", "--rows", "csv"], "parquet"),
+    ],
+)
+def test_options_about_bundles_are_refused_without_bundles(
+    lake: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert run(["state", "build", "exports", "-p", "lake.yaml", *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not (lake / "it").exists()

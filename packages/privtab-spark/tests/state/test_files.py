@@ -119,7 +119,9 @@ def test_a_build_in_a_bucket_is_that_of_a_folder(s3: str, policy_file: Path, tmp
     ]
     steps.append(f"{exports}/grants.csv\nrole:a,allow,MANAGE,lake:l\n")
     steps += [steps[0], steps[0], steps[1]]
-    steps += 2 * [["state", "read", str(exports), "-p", str(policy_file), "-o", f"s3://{s3}/checked"]]
+    steps += 2 * [
+        ["state", "build", str(exports), "-p", str(policy_file), "--rows", "parquet", "-o", f"s3://{s3}/checked"]
+    ]
     steps += [f"{exports}/grants.csv\nrole:a,allow,NONE,lake:l\n", steps[0]]
     steps += [["state", "build", str(exports), "-p", str(policy_file), "-o", "s3://no-such-bucket-here/state"]]
     (tmp_path / "steps.json").write_text(json.dumps(steps))

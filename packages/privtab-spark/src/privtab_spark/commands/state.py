@@ -1,15 +1,16 @@
-"""`privtab state read` and `build`: the rows of a state on Spark."""
+"""`privtab state build`: the rows of a state on Spark."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base import ExitCode, count, needing
+from privtab.base import ExitCode, UsageError, count, needing
 from privtab.command import (
     FormatOption,
     PartialOption,
@@ -76,51 +77,16 @@ class SparkOptions:
             stop(f"Spark: {first_lines(str(error))}", ExitCode.EXTERNAL)
 
 
-def read(
-    sources: SourcesArgument,
-    policy: PolicyOptions,
-    output: Annotated[
-        str | None, option("--output -o FOLDER", "Write valid rows, findings and counts to this folder.")
-    ] = None,
-    files: Annotated[str, option("--files FORMAT", "Output format: parquet, orc or json.")] = "parquet",
-    *,
-    session: SparkOptions,
-    format_: FormatOption = "text",
-) -> None:
-    """Validate the rows of a state with Spark, and write valid rows, findings and counts.
-
-    Exits with 1 if any row is invalid.
-
-    Example:
-      privtab state read state/ --policy lake.yaml
-      privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --conf 'spark.master=local[4]'
-    """
-    program = policy.program()
-    with session.session() as spark:
-        from privtab_spark.state import read_state
-
-        checked_state = read_state(spark, sources, program)
-        with err().spinner("checking rows"):
-            if output is not None:
-                manifest = checked_state.write(output, files)
-                valid_counts, findings = manifest["rows"], manifest["findings"]
-            else:
-                rows = [row.asDict() for row in checked_state.summary().collect()]
-                valid_counts = {row["table"]: row["rows"] for row in rows if row["code"] == "good"}
-                bad = [row for row in rows if row["code"] != "good"]
-                findings = [[row[name] for name in FINDING] for row in bad]
-    if not print_if_data(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
-        _show_findings(findings)
-        out().print(f"good rows: {row_counts(valid_counts)}")
-        if output is not None:
-            out().print(f"written to {output}")
-    fail_if(any(severity == "error" for _, _, severity, _ in findings))
-
-
 def build(
     sources: SourcesArgument,
     policy: PolicyOptions,
-    output: Annotated[str, option("--output -o FOLDER", "A folder that the driver and all executors can reach.")],
+    output: Annotated[
+        str | None, option("--output -o FOLDER", "A folder that the driver and all executors can reach.")
+    ] = None,
+    rows: Annotated[
+        Literal["parquet", "orc", "json"] | None,
+        option("--rows parquet|orc|json", "Write valid rows, findings and counts in this format instead of bundles."),
+    ] = None,
     allow_partial: PartialOption = False,
     full: Annotated[bool, option("--full", "Rebuild every shard, changed or not.")] = False,
     *,
@@ -128,15 +94,22 @@ def build(
     session: SparkOptions,
     format_: FormatOption = "text",
 ) -> None:
-    """Validate, index and bundle a state with Spark, in shards by root entity. Unchanged shards are kept.
+    """Validate a state with Spark; with `-o`, bundle it in shards by root entity, of which unchanged ones are kept.
 
     For a policy compiled with `--sharded`. Exits with 1 if any row is invalid: the last build stays, and `rejected/` has every finding.
+    With `--rows`, the output has all valid rows instead, and the findings.
 
     Example:
+      privtab state build state/ --policy lake.yaml
       privtab state build state/ --policy lake.yaml -o build/state
+      privtab state build sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --rows parquet
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --conf 'spark.master=local[4]' --format json
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --signature sequence=812
     """
+    if output is None or rows is not None:
+        _check_only_rows(output, rows, sign, allow_partial=allow_partial, full=full)
+        _read(sources, policy, output, rows, session, format_)
+        return
     signing = sign.signing_key()
     from privtab.bundle import Provenance
 
@@ -157,6 +130,55 @@ def build(
         return
     _show_findings(findings)
     _show_build(result, seconds)
+
+
+def _check_only_rows(
+    output: str | None, rows: str | None, sign: SigningOptions, *, allow_partial: bool, full: bool
+) -> None:
+    """Raise UsageError for options about bundles, which are not written."""
+    if output is None and rows is not None:
+        raise UsageError("`--rows` says how to write them: give `--output FOLDER`")
+    given = {
+        "--allow-partial": allow_partial,
+        "--full": full,
+        "--signing-key": sign.key and sign.key != os.environ.get("PRIVTAB_SIGNING_KEY"),
+        "--scope": sign.scope,
+        "--signature": sign.signature,
+    }
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"`{name}` is about bundles: give `--output FOLDER`, without `--rows`")
+
+
+def _read(
+    sources: str,
+    policy: PolicyOptions,
+    output: str | None,
+    rows: str | None,
+    session: SparkOptions,
+    format_: FormatOption,
+) -> None:
+    """Check the rows, and write the valid ones where there is an output."""
+    program = policy.program()
+    with session.session() as spark:
+        from privtab_spark.state import read_state
+
+        checked_state = read_state(spark, sources, program)
+        with err().spinner("checking rows"):
+            if output is not None:
+                manifest = checked_state.write(output, rows or "parquet")
+                valid_counts, findings = manifest["rows"], manifest["findings"]
+            else:
+                counted = [row.asDict() for row in checked_state.summary().collect()]
+                valid_counts = {row["table"]: row["rows"] for row in counted if row["code"] == "good"}
+                bad = [row for row in counted if row["code"] != "good"]
+                findings = [[row[name] for name in FINDING] for row in bad]
+    if not print_if_data(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
+        _show_findings(findings)
+        out().print(f"good rows: {row_counts(valid_counts)}")
+        if output is not None:
+            out().print(f"written to {output}")
+    fail_if(any(severity == "error" for _, _, severity, _ in findings))
 
 
 def _show_findings(findings: list[list[Any]]) -> None:
