@@ -22,7 +22,7 @@ SERVE = [
     "gravitino/1.1.0",
     "-s",
     "policy_src/gravitino/state.yaml",
-    "--port",
+    "--listen",
     "0",
     "--no-open",
     "--format",

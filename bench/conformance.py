@@ -97,7 +97,7 @@ def _plan(prepared: Prepared, asked: Sequence[Request], truth: Sequence[bool]) -
 def _authzen(opa: str) -> Iterator[str]:
     """The address of `privtab serve` in front of an OPA."""
     command = [sys.executable, "-c", "from privtab.command import main; main()", "serve", "--brief", "--opa", opa]
-    command += ["--port", "0", "--format", "json"]
+    command += ["--listen", "0", "--format", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None

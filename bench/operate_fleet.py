@@ -176,7 +176,7 @@ def fleet(sidecars: int) -> Iterator[Fleet]:
         server = f"http://127.0.0.1:{ports[0]}"
         running = Fleet(folder=folder, server=server)
         serve = [sys.executable, "-m", "privtab", "serve", "registry", str(folder / "registry"), "--quiet"]
-        stack.enter_context(_process([*serve, "--port", str(ports[0])], {}))
+        stack.enter_context(_process([*serve, "--listen", str(ports[0])], {}))
         running.command("deploy", str(running.policy), "--state", str(SOURCE / "state.yaml"))
         for number, port in enumerate(ports[1:], start=1):
             url = f"http://127.0.0.1:{port}"

@@ -205,7 +205,7 @@ print(time.process_time() - begun)
 def _server(python: str, folder: Path, *arguments: str) -> Iterator[tuple[str, Callable[[], float]]]:
     """A server of the command line: its URL, and its processor time until now."""
     with subprocess.Popen(
-        [python, "-m", "privtab", *arguments, "--port", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [python, "-m", "privtab", *arguments, "--listen", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:  # fmt: skip
         assert process.stdout is not None
         try:

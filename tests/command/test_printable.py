@@ -287,7 +287,7 @@ def test_a_hostile_request_is_one_printable_line_in_the_log(kind: str, privtab: 
         "privtab",
         "serve",
         *what,
-        "--port",
+        "--listen",
         "0",
         "--format",
         "json",

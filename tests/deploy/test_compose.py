@@ -130,8 +130,7 @@ def test_the_commands_of_the_compose_file_start_a_sidecar_that_decides(compose: 
         for before, after in (
             ("/registry", str(tmp_path / "registry")) if word.removeprefix("--registry=") == "/registry" else ("", ""),
             ("http://registry:8080", f"http://127.0.0.1:{ports['registry:8080']}"),
-            ("--host=0.0.0.0", "--host=127.0.0.1"),
-            ("--port=8080", f"--port={ports['registry:8080']}"),
+            ("--listen=0.0.0.0:8080", f"--listen=127.0.0.1:{ports['registry:8080']}"),
             ("0.0.0.0:8181", f"127.0.0.1:{ports['0.0.0.0:8181']}"),
             ("/config/config.yaml", str(ROOT / "opa" / "config-registry.yaml")),
         ):

@@ -38,7 +38,7 @@ def test_the_commands_for_a_server_of_authzen_do_what_the_page_says(
     write, serve, ask = (command for command in commands() if SERVER in command or "privtab serve" in command)
     assert run(shlex.split(write)[1:]) == 0
     options = shlex.split(serve.removesuffix(" &"))[2:]
-    server = start(options[: options.index("--port")], tmp_path)
+    server = start(options[: options.index("--listen")], tmp_path)
     try:
         assert run(shlex.split(ask.replace(SERVER, server.url))[1:]) == 0
     finally:

@@ -71,7 +71,7 @@ def test_the_options_and_files_that_it_names_are_there() -> None:
     commands = (deploy, registry.commands["rollback"], registry.commands["status"])
     known = {name for shown in commands for parameter in shown.params for name in parameter.opts}
     stack = (ROOT / "examples" / "stack.py").read_text(encoding="utf-8")
-    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--port"}  # of `privtab serve`
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--listen"}  # of `privtab serve`
     assert {option for option in options - known if f'"{option}"' not in stack} == set()
     named = re.findall(r"`((?:opa|examples)/[\w./-]+)`", text)
     assert named

@@ -151,7 +151,7 @@ def test_probed_ports_are_open() -> None:
                 assert where is None or where["port"] in ports, f"{name}: {probe}"
     registry = container("privtab-registry", "registry")
     service = named("Service", "privtab-registry")["spec"]["ports"][0]
-    assert f"--port={service['port']}" in registry["args"]
+    assert f"--listen=0.0.0.0:{service['port']}" in registry["args"]
     opa = container("reporting", "opa")
     env = {variable["name"]: variable.get("value") for variable in opa["env"]}
     assert env["PRIVTAB_REGISTRY_URL"] == f"https://privtab-registry.privtab.svc:{service['port']}"

@@ -312,7 +312,7 @@ def test_the_examples_run_from_the_wheel(
         "store create grants.db --state sample:gravitino --policy gravitino/1.1.0",
         "state push postgresql postgresql+psycopg://a@localhost/b -p postgresql/15 -s sample:gravitino",
         "deploy gravitino/1.1.0 --state sample:gravitino --accept untested=because -r registry/ -c dev --dry-run",
-        "serve -p gravitino/1.1.0 -s sample:gravitino --port 0",
+        "serve -p gravitino/1.1.0 -s sample:gravitino --listen 0",
         "compile gravitino/1.1.0 --state sample:gravitino -o out",
     ],
 )

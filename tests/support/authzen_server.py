@@ -145,7 +145,7 @@ def library_in(folder: Path) -> tuple[Path, Path]:
 def start(arguments: Sequence[str | Path], folder: Path, command: Sequence[str] = ("serve",)) -> Server:
     """Start `privtab serve`, or another command that serves."""
     log = folder / f"log-{len(list(folder.glob('log-*')))}"
-    line = [sys.executable, "-c", MAIN, *command, "--port", "0", "--format", "json", *map(str, arguments)]
+    line = [sys.executable, "-c", MAIN, *command, "--listen", "0", "--format", "json", *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVTAB_")}
     with log.open("w") as errors:
         process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)

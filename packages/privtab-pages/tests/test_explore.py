@@ -494,7 +494,7 @@ def test_the_command_serves_and_ends(tmp_path: Path) -> None:
         "cdap/final",
         "-s",
         "policy_src/cdap/state.yaml",
-        "--port",
+        "--listen",
         "0",
     ]
     running = subprocess.Popen(
@@ -513,8 +513,8 @@ def test_the_command_serves_and_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--host", "0.0.0.0"], "--token-file"),  # noqa: S104  (refused)
-        (["--host", "0.0.0.0", "--insecure"], "--token-file"),  # noqa: S104  (refused)
+        (["--listen", "0.0.0.0:0"], "--token-file"),
+        (["--listen", "0.0.0.0:0", "--insecure"], "--token-file"),
         (["--entity", "namespace:a"], "--export"),
         (["--since-state", "policy_src/cdap/state.yaml"], "--state"),
         (["--since", "cdap/nothing"], "cdap/nothing"),

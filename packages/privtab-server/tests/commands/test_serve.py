@@ -41,8 +41,8 @@ def test_help_has_examples(privtab: Callable[..., Any]) -> None:
         (["--bundles", "built", "--opa", "http://127.0.0.1:1"], "who decides"),
         (["--bundles", "built", "--state", "STATE"], "one `--state` for each `--policy`"),
         (["--policy", "POLICY", "--policy", "POLICY", "--state", "STATE", "--state", "STATE"], "two policies"),
-        (["--policy", "POLICY", "--state", "STATE", "--host", "0.0.0.0"], "--insecure"),  # noqa: S104  (refused)
-        (["--policy", "POLICY", "--state", "STATE", "--host", "::"], "--insecure"),
+        (["--policy", "POLICY", "--state", "STATE", "--listen", "0.0.0.0:0"], "--insecure"),
+        (["--policy", "POLICY", "--state", "STATE", "--listen", "[::]:0"], "--insecure"),
         (["--policy", "POLICY", "--state", "STATE", "--tls", "cert=STATE"], "go together"),
         (["--policy", "POLICY", "--state", "STATE", "--tls", "client-ca=STATE"], "go together"),
         (["--policy", "POLICY", "--state", "STATE", "--tls", "cert=STATE", "--tls", "key=STATE"], "for TLS"),
@@ -60,7 +60,9 @@ def test_help_has_examples(privtab: Callable[..., Any]) -> None:
 )
 def test_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, arguments: list[str], says: str) -> None:
     places = {"POLICY": str(policy), "STATE": str(state)}
-    ran = privtab("serve", "--port", "0", *(re.sub("POLICY|STATE", lambda word: places[word[0]], a) for a in arguments))
+    ran = privtab(
+        "serve", "--listen", "0", *(re.sub("POLICY|STATE", lambda word: places[word[0]], a) for a in arguments)
+    )
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
     assert "Traceback" not in ran.err
@@ -69,8 +71,18 @@ def test_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, argum
 def test_a_limit_that_a_server_does_not_have_is_refused(privtab: Callable[..., Any], tmp_path: Path) -> None:
     for command in (["serve", "registry", tmp_path], ["explore", "cdap/final"]):
         for limit in ("body=2048", " body =2048"):
-            ran = privtab(*command, "--port", "0", "--limit", limit)
-            assert (ran.code, "`--limit body=…` is for" in ran.err) == (2, True), ran.err
+            ran = privtab(*command, "--listen", "0", "--limit", limit)
+            assert (ran.code, "head, connections" in ran.err) == (2, True), ran.err
+    assert privtab("explore", "cdap/final", "--limit", "poll=1").code == 2
+    assert privtab("serve", "registry", tmp_path, "--limit", "forget=0.5").code == 2
+
+
+@pytest.mark.parametrize(
+    "where", ["", "a", ":8080", "::1", "::1:8080", "[::1]", "127.0.0.1:", "0.0.0.0:65536", "[a]:1"]
+)
+def test_an_address_is_whole_or_refused(where: str, privtab: Callable[..., Any], tmp_path: Path) -> None:
+    ran = privtab("serve", "registry", tmp_path, "--insecure", "--listen", where)
+    assert (ran.code, "write 8080, 0.0.0.0:8080 or [::1]:8080" in ran.err) == (2, True), ran.err
 
 
 @pytest.mark.parametrize(
@@ -80,14 +92,16 @@ def test_a_limit_that_a_server_does_not_have_is_refused(privtab: Callable[..., A
         ["--policy", "POLICY", "--state", "nowhere.yaml"],
         ["--policy", "POLICY", "--state", "STATE", "--token-file", "nowhere"],
         ["--policy", "POLICY", "--state", "STATE", "--tls", "cert=nowhere", "--tls", "key=nowhere"],
-        ["--policy", "POLICY", "--state", "STATE", "--host", "192.0.2.1", "--insecure"],
+        ["--policy", "POLICY", "--state", "STATE", "--listen", "192.0.2.1:0", "--insecure"],
     ],
 )
 def test_failures_outside_exit_with_3(
     privtab: Callable[..., Any], policy: Path, state: Path, arguments: list[str]
 ) -> None:
     places = {"POLICY": str(policy), "STATE": str(state)}
-    ran = privtab("serve", "--port", "0", *(re.sub("POLICY|STATE", lambda word: places[word[0]], a) for a in arguments))
+    ran = privtab(
+        "serve", "--listen", "0", *(re.sub("POLICY|STATE", lambda word: places[word[0]], a) for a in arguments)
+    )
     assert (ran.code, ran.out) == (3, "")
     assert "Traceback" not in ran.err
 
@@ -95,7 +109,7 @@ def test_failures_outside_exit_with_3(
 def test_wrong_rows_of_a_state_stop_it(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("grants: [{grantee: user:a, effect: allow, privilege: FLY, entity: store:s}]\n", encoding="utf-8")
-    ran = privtab("serve", "--policy", policy, "--state", wrong, "--port", "0")
+    ran = privtab("serve", "--policy", policy, "--state", wrong, "--listen", "0")
     assert ran.code == 1
     assert "FLY" in ran.err
 
@@ -103,7 +117,7 @@ def test_wrong_rows_of_a_state_stop_it(privtab: Callable[..., Any], policy: Path
 def test_a_port_that_is_taken(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        ran = privtab("serve", "--policy", policy, "--state", state, "--port", str(port))
+        ran = privtab("serve", "--policy", policy, "--state", state, "--listen", str(port))
     assert ran.code == 3
     assert f"127.0.0.1:{port}" in ran.err
 
@@ -156,8 +170,8 @@ def test_a_registry_server_without_its_extra_says_what_to_install(tmp_path: Path
 
 
 def test_the_first_line_is_for_a_person_unless_said(policy: Path, state: Path, tokens: Path) -> None:
-    command = [sys.executable, "-c", "from privtab.command import main; main()", "serve", "--port", "0", "-q"]
-    options = ["-p", str(policy), "-s", str(state), "--host", "0.0.0.0", "--token-file", str(tokens)]  # noqa: S104
+    command = [sys.executable, "-c", "from privtab.command import main; main()", "serve", "--listen", "0", "-q"]
+    options = ["-p", str(policy), "-s", str(state), "--listen", "0.0.0.0:0", "--token-file", str(tokens)]
     process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()

@@ -157,13 +157,13 @@ def test_a_sidecar_that_missed_changes_and_a_restart_of_the_server_gets_all_of_t
     for user in ("ann", "ben"):
         lake.change(add={"grants": [grant(f"user:{user}", "CREATE", "lake:l")]})
     assert not creates(opa, "ann")
-    server = lake.serve("--port", port)
+    server = lake.serve("--listen", port)
     until(lambda: creates(opa, "ann") and creates(opa, "ben"))
     assert opa.revision("state") != held
     # A restart without a change sends nothing: the bundle is the same.
     until(lambda: waits(server))
     server.stop()
-    server = lake.serve("--port", port)
+    server = lake.serve("--listen", port)
     until(lambda: waits(server))
     assert "privtab_registry_bundles_served_total{" not in operator(server, "/metrics").text
     lake.grants(server, "eve")
@@ -234,7 +234,7 @@ def test_a_sidecar_that_verifies_runs_the_signed_bundles_of_each_change(lake: La
     # A restarted server signs the same bundles with the same bytes: the sidecar, which waits for the next, keeps its own.
     until(lambda: waits(server))
     server.stop()
-    server = lake.serve("--signing-key", private, "--scope", "live", "--port", server.url.rpartition(":")[2])
+    server = lake.serve("--signing-key", private, "--scope", "live", "--listen", server.url.rpartition(":")[2])
     until(lambda: waits(server))
     assert "privtab_registry_bundles_served_total{" not in operator(server, "/metrics").text
     # Whoever answers in its place has another key: the sidecar keeps what it runs.
@@ -242,7 +242,7 @@ def test_a_sidecar_that_verifies_runs_the_signed_bundles_of_each_change(lake: La
     other, _ = pair(number=1).write(lake.folder, "other")
     held = opa.revision("state")
     forged = ("--signing-key", other, "--signature", f"key-id={pair().signing().id}", "--scope", "live")
-    server = lake.serve(*forged, "--port", server.url.rpartition(":")[2])
+    server = lake.serve(*forged, "--listen", server.url.rpartition(":")[2])
     lake.grants(server, "eve")
     until(lambda: "failed to verify JWT signature" in opa.status()["bundles"]["state"].get("message", ""))
     assert opa.revision("state") == held
@@ -279,14 +279,14 @@ def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(l
     server.stop()
     lake.policy.write_text(POLICY.replace("create: {requires: CREATE (lake) or ", "create: {requires: "))
     port = server.url.rpartition(":")[2]
-    server = lake.serve(*signing, "--signature", "sequence=8", "--port", port)
+    server = lake.serve(*signing, "--signature", "sequence=8", "--listen", port)
     assert claims(lake.bundle(server, "state"))["sequence"] == 8 + number + 1
     until(lambda: not client.check("ann", "create", "schema:l/s"))
     assert client.problem is None
     # The policy from before is refused, although its signature is valid.
     server.stop()
     lake.policy.write_text(POLICY)
-    server = lake.serve(*signing, "--signature", "sequence=7", "--port", port)
+    server = lake.serve(*signing, "--signature", "sequence=7", "--listen", port)
     until(lambda: not client.check("ann", "create", "schema:l/s") and "is older than what runs" in str(client.problem))
     _, other = pair(number=1).write(lake.folder, "other")
     with pytest.raises(SignatureRefused):

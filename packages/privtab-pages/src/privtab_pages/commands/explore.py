@@ -24,7 +24,7 @@ from privtab.command import (
     option,
     out,
 )
-from privtab_server.commands._serving import ServerSettings
+from privtab_server.commands._serving import PageSettings
 
 if TYPE_CHECKING:
     from privtab.ir import Program
@@ -56,7 +56,7 @@ def run(
         list[str] | None, option("--entity TYPE:PATH", "With --export: an entity to show permissions on; repeatable.")
     ] = None,
     no_open: Annotated[bool, option("--no-open", "Do not open a browser.")] = False,
-    settings: ServerSettings,
+    settings: PageSettings,
 ) -> None:
     """Explore a policy and a state in a browser: decisions, permissions, hypothetical changes, heat maps, differences.
 
@@ -64,7 +64,7 @@ def run(
     token is required (`--token-file`); browsers ask for it as the password.
 
     Example:
-      privtab explore gravitino/1.1.0 -s sample:gravitino --port 0
+      privtab explore gravitino/1.1.0 -s sample:gravitino --listen 0
       privtab explore cdap/final --since cdap/revised --no-open
       privtab explore lake.yaml -s store:grants.db --since-state store:grants.db@1
       privtab explore lake.yaml -s state.yaml --export site --entity schema:l/web
@@ -169,7 +169,7 @@ def _export(world: World, folder: Path, entities: list[str]) -> None:
     out().print(f"{folder}/  {len(files):,} files; index.html is the first page")
 
 
-def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
+def _serve(world: World, settings: PageSettings, *, opens: bool) -> None:
     with needing("`privtab explore`", "serve"):
         from privtab_pages.explore.children import Children
         from privtab_pages.explore.server import Explorer, Scope, application, names_of
@@ -178,12 +178,12 @@ def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
     from privtab_analysis.html import prepare
     from privtab_server.serving.server import is_loopback
 
-    settings.check_no_body_limit()
-    if not (is_loopback(settings.host) or settings.token_file):
-        raise UsageError(f"{settings.host} can be reached from other machines: give `--token-file`")
+    host, _ = settings.address()
+    if not (is_loopback(host) or settings.token_file):
+        raise UsageError(f"{host} can be reached from other machines: give `--token-file`")
     tls = settings.checked_tls(tokens=settings.token_file is not None)
     tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
-    hosts = names_of(settings.host, settings.public_url)
+    hosts = names_of(host, settings.public_url)
     url = ""
     prepare("explore")
     children = Children(partial(answer, world)) if Children.possible() else None

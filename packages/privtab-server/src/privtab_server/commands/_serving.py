@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from privtab.base import UsageError, needing, parse_key_values, printable_json, printable_text
 from privtab.command import PolicyOptions, SigningOptions, deliver, option, out, print_error
@@ -30,24 +30,35 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """What a server takes at most: the bytes of a request, the seconds until its head is there, the connections of an address."""
+    """What a server takes at most: the bytes of a request, the seconds until its head is there, the connections of an address.
+
+    Of a registry's server: the seconds between two looks for releases, after which a silent sidecar is forgotten, and GB of logs.
+    """
 
     body: int = 1024 * 1024
     head: float = 10.0
     connections: int | None = None
     """Of one address; 0: any number; None: half of all."""
+    poll: float = 0.3
+    forget: float = 900.0
+    logs: float = 20.0
 
 
-LEAST = {"body": 1024, "head": 0.1, "connections": 0}
+LEAST = {"body": 1024, "head": 0.1, "connections": 0, "poll": 0.05, "forget": 1, "logs": 0.001}
 """The lowest value of each limit."""
+WHOLE = ("body", "connections")
+"""The limits that are whole numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """The options that these commands have."""
 
-    host: Annotated[str, option("--host ADDRESS", "Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, option("--port", "Port; 0 picks a free one.", min=0, max=65535)] = 8080
+    LIMITS: ClassVar[tuple[str, ...]] = ("body", "head", "connections")
+
+    listen: Annotated[
+        str, option("--listen [ADDRESS:]PORT", "Where to listen, as 8080 or 0.0.0.0:8080; 0 picks a free port.")
+    ] = "127.0.0.1:8080"
     public_url: Annotated[str | None, option("--public-url URL", "Public URL, for the documents of the server.")] = None
     token_file: Annotated[
         Path | None, option("--token-file FILE", "File of bearer tokens: name, token and scopes per line.")
@@ -66,6 +77,13 @@ class ServerSettings:
         Literal["text", "json"], option("--format", "Format of the first line: for people or for programs.")
     ] = "text"
 
+    def address(self) -> tuple[str, int]:
+        """The address and the port. Raises UsageError."""
+        found = re.fullmatch(r"(?:(?P<host>[^\[\]:]+|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})", self.listen)
+        if found is None or int(found["port"]) > 65535:
+            raise UsageError(f"`--listen {self.listen}`: write 8080, 0.0.0.0:8080 or [::1]:8080")
+        return (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
+
     def checked_tls(self, *, tokens: bool) -> Tls | None:
         """The TLS files, if any. Raises UsageError, FileError.
 
@@ -74,15 +92,16 @@ class ServerSettings:
         """
         from privtab_server.serving.server import is_loopback
 
+        host, _ = self.address()
         self._public_url()
         self.limits()
         log_requests(quiet=self.quiet)
         tls = self._tls()
-        if is_loopback(self.host):
+        if is_loopback(host):
             return tls
         if not (tokens or self.client_ca or self.insecure):
             raise UsageError(
-                f"{self.host} can be reached from other machines: give `--token-file` or `--tls client-ca=FILE`, "
+                f"{host} can be reached from other machines: give `--token-file` or `--tls client-ca=FILE`, "
                 "or `--insecure` where something else keeps callers out"
             )
         if tls is None:
@@ -114,20 +133,12 @@ class ServerSettings:
 
     def limits(self) -> Limits:
         """The limits. Raises UsageError for one that is no number, or too low."""
-        given = parse_key_values(self.limit, "--limit", "NAME=N", example="body=65536", names=Limits._fields)
+        given = parse_key_values(self.limit, "--limit", "NAME=N", example="body=65536", names=self.LIMITS)
         for name, text in given.items():
-            if not re.fullmatch(r"\d+(\.\d+)?" if name == "head" else r"\d+", text) or float(text) < LEAST[name]:
+            if not re.fullmatch(r"\d+" if name in WHOLE else r"\d+(\.\d+)?", text) or float(text) < LEAST[name]:
                 raise UsageError(f"`--limit {name}={text}`: write a number from {LEAST[name]}")
-        return Limits(
-            body=int(given.get("body", Limits().body)),
-            head=float(given.get("head", Limits().head)),
-            connections=int(given["connections"]) if "connections" in given else None,
-        )
-
-    def check_no_body_limit(self) -> None:
-        """Raise UsageError for a limit of bodies, which a server has that takes none of any size."""
-        if any(text.partition("=")[0].strip() == "body" for text in self.limit or ()):
-            raise UsageError("`--limit body=…` is for `privtab serve` and `serve store`: leave it out")
+        numbers: dict[str, Any] = {name: (int if name in WHOLE else float)(text) for name, text in given.items()}
+        return Limits(**numbers)
 
     def _public_url(self) -> str | None:
         """The public URL without a slash at its end. Raises UsageError."""
@@ -149,8 +160,9 @@ class ServerSettings:
         """
         from privtab_server.serving.server import address, listen, serve
 
-        with listen(self.host, self.port) as listening:
-            base = self._public_url() or address(listening, self.host, tls)
+        host, port = self.address()
+        with listen(host, port) as listening:
+            base = self._public_url() or address(listening, host, tls)
 
             def ready() -> None:
                 shown, document = served()
@@ -169,6 +181,34 @@ class ServerSettings:
                 each=self.limits().connections,
                 **limits,
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSettings(ServerSettings):
+    """The options of a server that takes no bodies of callers."""
+
+    LIMITS: ClassVar[tuple[str, ...]] = ("head", "connections")
+
+    limit: Annotated[
+        list[str] | None,
+        option("--limit NAME=N", "head=SECONDS to wait for one, connections=N of an address; repeatable."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings(ServerSettings):
+    """The options of a registry's server."""
+
+    LIMITS: ClassVar[tuple[str, ...]] = ("head", "connections", "poll", "forget", "logs")
+
+    limit: Annotated[
+        list[str] | None,
+        option(
+            "--limit NAME=N",
+            "head=SECONDS to wait for one, connections=N of an address, poll=SECONDS between looks for releases, "
+            "forget=SECONDS until a silent sidecar is, logs=GB beyond which logs are refused; repeatable.",
+        ),
+    ] = None
 
 
 class _OneLine(logging.Formatter):
@@ -202,16 +242,11 @@ def serve_registry(
         list[str] | None, option("--channel NAME", "Channels to serve; repeatable. Default: all.")
     ] = None,
     storage: StorageOption = None,
-    poll: Annotated[float, option("--poll SECONDS", "Interval between checks for new releases.", min=0.05)] = 0.3,
-    forget: Annotated[float, option("--forget SECONDS", "Forget sidecars unseen for this long.", min=1)] = 900.0,
     logs: Annotated[
         Path | None, option("--logs FOLDER", "Keep uploaded decision logs here, for `privtab replay`.")
     ] = None,
-    logs_limit: Annotated[
-        float, option("--logs-limit GB", "Refuse logs beyond this size of the folder; nothing is deleted.", min=0.001)
-    ] = 20.0,
     *,
-    settings: ServerSettings,
+    settings: RegistrySettings,
 ) -> None:
     """Serve a registry's bundles to sidecars, and receive their reports, until Ctrl-C.
 
@@ -220,9 +255,9 @@ def serve_registry(
     Example:
       privtab serve registry s3://policies/registry --channel prod
       privtab serve registry registry/ --logs logs/
-      privtab serve registry registry/ --host 0.0.0.0 --token-file tokens --tls cert=c.pem --tls key=k.pem
+      privtab serve registry registry/ --listen 0.0.0.0:8080 --token-file tokens --tls cert=c.pem --tls key=k.pem
     """
-    settings.check_no_body_limit()
+    limits = settings.limits()
     tls = settings.checked_tls(tokens=settings.token_file is not None)
     from privtab_server.registry import names
     from privtab_server.registry.server.feeds import Feeds
@@ -239,11 +274,10 @@ def serve_registry(
     registry = open_registry(url, storage)
     if not registry.settings():
         print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
-    feeds = Feeds(registry, only=channel or (), poll=poll)
-    kept = None if logs is None else KeptLogs(logs, int(logs_limit * 1e9))
-    state = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens, kept_logs=kept)
-    limits = {"ending": feeds.end, "at_once": MAX_CONNECTIONS}
-    settings.serve(tls, lambda _: application(state), lambda: _served(feeds), **limits)
+    feeds = Feeds(registry, only=channel or (), poll=limits.poll)
+    kept = None if logs is None else KeptLogs(logs, int(limits.logs * 1e9))
+    state = ServerState(feeds=feeds, fleet=FleetTracker(forget=limits.forget), tokens=tokens, kept_logs=kept)
+    settings.serve(tls, lambda _: application(state), lambda: _served(feeds), ending=feeds.end, at_once=MAX_CONNECTIONS)
 
 
 def raise_file_limit() -> None:

@@ -97,7 +97,7 @@ def run(
       privtab serve -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab serve -p lake.yaml -s store:grants.db --max-staleness 5
       privtab serve --bundles build/ --system gravitino --refresh 10 \\
-              --host 0.0.0.0 --token-file tokens --tls cert=c.pem --tls key=k.pem
+              --listen 0.0.0.0:8080 --token-file tokens --tls cert=c.pem --tls key=k.pem
       privtab serve -p lake.yaml -s state.yaml --decision-log decisions.jsonl
       privtab serve --opa http://127.0.0.1:8181
       privtab serve store grants.db -p lake.yaml --token-file tokens

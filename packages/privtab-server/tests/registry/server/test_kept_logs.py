@@ -129,7 +129,7 @@ def test_an_opa_loses_nothing_when_the_receiver_is_killed_on_the_way(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    first: Server = serving("--logs", folder, "--port", port)
+    first: Server = serving("--logs", folder, "--listen", port)
     (opa,) = opas(sidecars.configuration(first.url))
     sidecars.until(lambda: opa.revision("state") and opa.revision("policy"))
 
@@ -145,7 +145,7 @@ def test_an_opa_loses_nothing_when_the_receiver_is_killed_on_the_way(
     first.process.kill()
     first.process.wait()
     asked |= asks(300)
-    second: Server = serving("--logs", folder, "--port", port)
+    second: Server = serving("--logs", folder, "--listen", port)
     asked |= asks(300)
     sidecars.until(lambda: asked <= set(kept(folder)[0]), 60)
     assert second.process.poll() is None
@@ -172,7 +172,7 @@ def test_what_is_no_decision_log_is_neither_kept_nor_acknowledged(serving: Any, 
 
 def test_a_full_folder_refuses_and_goes_on_when_files_were_taken_away(serving: Any, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
-    server: Server = serving("--logs", folder, "--logs-limit", "0.001")
+    server: Server = serving("--logs", folder, "--limit", "logs=0.001")
     acknowledged: list[str] = []
     ids, body = upload(500)
     while (answer := server.post("/logs", data=body, headers=PACKED)).status_code == 200:

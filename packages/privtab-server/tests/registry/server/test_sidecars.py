@@ -269,7 +269,7 @@ def test_sidecars_survive_a_killed_server(
     time.sleep(0.5)
     assert opa.allows("ann", "read", "s/a/i")
     until(lambda: "refused" in str(opa.status()["bundles"]["policy"].get("message")))
-    again = serving("--port", port)
+    again = serving("--listen", port)
     assert until(lambda: runs(opa, registry), 15) < 10
     # Nothing of the fleet is kept on disk: sidecars tell again.
     until(lambda: "one" in fleet(again) and fleet(again)["one"]["current"])
@@ -290,7 +290,7 @@ def test_open_long_polls_do_not_hold_up_an_end(serving: Any, opas: Any, registry
 def test_failing_storage_is_reported_and_served_releases_continue(
     serving: Any, opas: Any, registry: Registry, packed: ExampleBundles, tmp_path: Path
 ) -> None:
-    server = serving("--poll", "0.1")
+    server = serving("--limit", "poll=0.1")
     (opa,) = opas(configuration(server.url, instance="one", wait=2))
     until(lambda: runs(opa, registry))
     folder, away = Path(registry.url), tmp_path / "away"
