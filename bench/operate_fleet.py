@@ -68,8 +68,15 @@ class Fleet:
 
     def command(self, *arguments: str) -> tuple[float, dict[str, Any]]:
         """Run a command of privtab; returns the time at which it ended, and its output."""
-        given = ["--registry", str(self.folder / "registry"), "--server", self.server, "--expect", str(len(self.urls))]
-        command = [sys.executable, "-m", "privtab", *arguments, *given, "--timeout", "120", "--format", "json"]
+        given = [
+            "--registry",
+            str(self.folder / "registry"),
+            "--server",
+            self.server,
+            "--wait",
+            f"sidecars={len(self.urls)}",
+        ]
+        command = [sys.executable, "-m", "privtab", *arguments, *given, "--wait", "seconds=120", "--format", "json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         ended = time.time()
         if done.returncode:

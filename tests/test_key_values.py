@@ -31,20 +31,13 @@ def test_other_names_can_be_refused() -> None:
 
 
 def test_an_empty_value_can_be_allowed() -> None:
-    assert parse_key_values(["x="], "--storage", "KEY=VALUE", allow_empty=True) == {"x": ""}
-
-
-def _storage(texts: list[str]) -> object:
-    from privtab_server.commands._registry_options import storage_options
-
-    return storage_options(texts)
+    assert parse_key_values(["x="], "--header", "KEY=VALUE", allow_empty=True) == {"x": ""}
 
 
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
         (lambda texts: parse_key_values(texts, "--set"), "region=eu", "`--set` is given twice for `region`"),
-        (_storage, "key=1", "`--storage` is given twice for `key`"),
     ],
 )
 def test_a_repeated_name_is_refused(read: Callable[[list[str]], Any], text: str, message: str) -> None:

@@ -33,8 +33,8 @@ def test_a_bundle_is_signed_in_its_place(privtab: Callable[..., Any], bundle: Pa
         bundle,
         "--signing-key",
         key,
-        "--scope",
-        "prod",
+        "--signature",
+        "scope=prod",
         "--signature",
         "sequence=3",
         "--signature",
@@ -109,7 +109,7 @@ def test_compile_and_pack_sign_at_once(
     privtab: Callable[..., Any], policy: Path, state: Path, bundle: Path, key: Path, tmp_path: Path
 ) -> None:
     build = tmp_path / "signed"
-    options = ("--signing-key", key, "--scope", "prod", "--signature", "sequence=9")
+    options = ("--signing-key", key, "--signature", "scope=prod", "--signature", "sequence=9")
     ran = privtab("compile", policy, "-o", build, "-s", state, *options)
     assert ran.code == 0, ran.err
     assert f"signed with {PAIR.signing().id}" in ran.out
@@ -131,7 +131,7 @@ def test_a_claim_of_a_signature_has_its_form(privtab: Callable[..., Any], bundle
 
 
 def test_signing_options_need_a_key(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path) -> None:
-    for option in (("--scope", "x"), ("--signature", "sequence=1"), ("--signature", "key-id=x")):
+    for option in (("--signature", "scope=x"), ("--signature", "sequence=1"), ("--signature", "key-id=x")):
         assert privtab("compile", policy, "-o", tmp_path / "build", *option).code == 2
         assert privtab("state", "pack", state, "-p", policy, "-o", tmp_path / "s.tar.gz", *option).code == 2
     assert not (tmp_path / "build").exists()

@@ -90,10 +90,10 @@ class Stack:
             running["registry"],
             "--server",
             running["server"],
-            "--expect",
-            "2",
-            "--timeout",
-            "100",
+            "--wait",
+            "sidecars=2",
+            "--wait",
+            "seconds=100",
         ]
         done = subprocess.run([*PRIVTAB, command, *arguments, *options], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -239,7 +239,16 @@ class Cluster:
     def put_policy(self) -> None:
         out = self.folder / "compiled"
         key = self.folder / "keys" / "policy-2026.pem"
-        compiled = ["compile", "gravitino/1.1.0", "-o", str(out), "--signing-key", str(key), "--scope", "prod"]
+        compiled = [
+            "compile",
+            "gravitino/1.1.0",
+            "-o",
+            str(out),
+            "--signing-key",
+            str(key),
+            "--signature",
+            "scope=prod",
+        ]
         assert run(compiled) == 0
         put = ["registry", "put", str(self.folder / "registry"), str(out / "gravitino" / "1.1.0" / "policy.tar.gz")]
         assert run([*put, "--channel", "prod"]) == 0

@@ -121,7 +121,7 @@ needs:
   - {ask: read table:l/web/t, by: [["SELECT (table:l/web/t)"]]}
 """
 PREPARED = """
-privtab import table permissions.md -o policy.yaml
+privtab import permissions.md -o policy.yaml
 privtab store create grants.db -p lake.yaml --admin root
 privtab store change grants.db "perform create on lake:l" --as root -p lake.yaml --yes
 privtab store change grants.db "perform grant on lake:l" "add owners:{entity: lake:l, owner: user:ann}" --as root -p lake.yaml --yes
@@ -135,7 +135,7 @@ privtab bundle keys prod.pem --format pem > prod.pub.pem
 privtab bundle keys next.pem --new ES256
 privtab bundle keys next.pem --format pem > next.pub.pem
 privtab compile lake.yaml -o build
-privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --scope prod -o signed.tar.gz
+privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --signature scope=prod -o signed.tar.gz
 privtab state pack state.yaml -p lake.yaml -o state.tar.gz --signing-key prod.pem --signature sequence=1
 privtab state pack state.yaml -p lake.yaml -o old/state.tar.gz --signing-key prod.pem --signature sequence=1
 privtab state pack state.yaml -p lake.yaml -o new/state.tar.gz --signing-key prod.pem --signature sequence=2

@@ -51,7 +51,7 @@ class OperationsPage:
         self.fleet.__exit__(kind, error, trace)
 
     def deploy(self, *more: str) -> int:
-        options = ["-r", "registry", "-c", "prod", "--signing-key", "prod.pem", "--scope", "prod"]
+        options = ["-r", "registry", "-c", "prod", "--signing-key", "prod.pem", "--signature", "scope=prod"]
         return run(["deploy", "studio.yaml", *options, *more])
 
     def sidecar(self, name: str) -> None:

@@ -80,7 +80,7 @@ def door_server(
     keys = pair()
     private, public = keys.write(folder)
     built = folder / "built"
-    signing = ["--signing-key", str(private), "--scope", SCOPE]
+    signing = ["--signing-key", str(private), "--signature", f"scope={SCOPE}"]
     arguments = ["compile", str(policy), "--door", str(door), "--state", str(state), "-o", str(built), *signing]
     assert run(arguments) == 0
     (bundle,) = built.glob("*/*/policy.tar.gz")

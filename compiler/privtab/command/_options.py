@@ -169,10 +169,7 @@ SigningKeyOption = Annotated[
     ),
 ]
 """A private key, or its file: `signing_key: SigningKeyOption = None`."""
-ScopeOption = Annotated[
-    str, option("--scope TEXT", "Scope of the signature; OPA must be configured with the same one.")
-]
-SIGNATURE = ("sequence", "key-id", "algorithm")
+SIGNATURE = ("scope", "sequence", "key-id", "algorithm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,11 +177,11 @@ class SigningOptions:
     """Options for how bundles are signed: `sign: SigningOptions`."""
 
     key: SigningKeyOption = None
-    scope: ScopeOption = ""
     signature: Annotated[
         list[str] | None,
         option(
-            "--signature NAME=VALUE", "sequence=N that verifiers refuse lower ones than, key-id=ID, algorithm=RS256."
+            "--signature NAME=VALUE",
+            "scope=TEXT that OPA requires, sequence=N that verifiers refuse lower ones than, key-id=ID, algorithm=RS256.",
         ),
     ] = None
 
@@ -194,13 +191,15 @@ class SigningOptions:
         if (number := given.get("sequence")) is not None and not (number.isdecimal() and number.isascii()):
             raise UsageError(f"`--signature sequence={number}`: write a number, such as that of a build")
         if not self.key:
-            if self.scope or given:
-                raise UsageError("`--scope` and `--signature` say how to sign: give `--signing-key`")
+            if given:
+                raise UsageError("`--signature` says how to sign: give `--signing-key`")
             return None
         from privtab.bundle.sign import SigningKey
 
         claims = {"id": given.get("key-id"), "algorithm": given.get("algorithm")}
-        return SigningKey.of(self.key, scope=self.scope, sequence=None if number is None else int(number), **claims)
+        return SigningKey.of(
+            self.key, scope=given.get("scope", ""), sequence=None if number is None else int(number), **claims
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +216,7 @@ class VerificationOptions:
             "--verification-key FILE", "Public key to verify with, a PEM file; repeatable.", envvar=VERIFICATION_KEY
         ),
     ] = None
-    scope: ScopeOption = ""
+    scope: Annotated[str, option("--scope TEXT", "Scope that signatures must have.")] = ""
 
     def trust(self) -> Trust | None:
         """The trusted keys and scope; None if no key is given. Raises UsageError."""

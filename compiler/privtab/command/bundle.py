@@ -55,7 +55,7 @@ def sign_bundles(
     """Sign bundles, replacing any signature they have. Content and revision stay.
 
     Example:
-      privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --scope prod
+      privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --signature scope=prod
       privtab bundle sign state.tar.gz --signing-key prod.pem --signature sequence=43 -o again.tar.gz
     """
     signing = sign.signing_key()

@@ -84,7 +84,7 @@ def run(
       privtab compile gravitino/1.1.0 --as gravitino_next
       privtab compile cdap/final --wasm
       privtab compile cdap/final --also describe
-      privtab compile cdap/final --signing-key prod.pem --scope prod
+      privtab compile cdap/final --signing-key prod.pem --signature scope=prod
       privtab compile lake.yaml --sharded --state state.yaml
       privtab compile trino/476 --door trino
     """

@@ -40,7 +40,11 @@ def fleet(idle_fleet: SidecarFleet) -> SidecarFleet:
 
 
 def deploy(privtab: Privtab, idle_fleet: SidecarFleet, *more: object, watched: bool = True) -> Any:
-    server = ["--server", idle_fleet.server, "--expect", len(idle_fleet.urls), "--timeout", 40] if watched else []
+    server = (
+        ["--server", idle_fleet.server, "--wait", f"sidecars={len(idle_fleet.urls)}", "--wait", "seconds=40"]
+        if watched
+        else []
+    )
     return privtab("deploy", idle_fleet.policy, "-r", idle_fleet.registry, *map(str, server), *map(str, more))
 
 
@@ -184,7 +188,7 @@ def test_a_sidecar_that_does_not_come_is_named_and_all_go_back(privtab: Privtab,
     before = Registry.open(fleet.registry).channel("dev", "shop")
     fleet.end("two", kill=True)
     fleet.policy.write_text(WIDER, encoding="utf-8")
-    ran = deploy(privtab, fleet, "--fail-on", "none", "--timeout", "3", "--rollback-on-failure")
+    ran = deploy(privtab, fleet, "--fail-on", "none", "--wait", "seconds=3", "--rollback-on-failure")
     assert ran.code == 3
     assert "two: waiting: still runs policy " + str(before.policy) in ran.err
     assert "(last seen" in ran.err
@@ -201,7 +205,7 @@ def test_opas_that_are_polled_directly(privtab: Privtab, fleet: SidecarFleet) ->
     assert ran.code == 0, ran.err
     assert f"{fleet.urls['one']} active" in ran.err
     nobody = f"http://127.0.0.1:{free_port()}"
-    ran = deploy(privtab, fleet, *direct, "--opa", nobody, "--timeout", "1", watched=False)
+    ran = deploy(privtab, fleet, *direct, "--opa", nobody, "--wait", "seconds=1", watched=False)
     assert ran.code == 3
     assert f"{nobody}: unreachable: no answer" in ran.err
 
@@ -291,7 +295,7 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(
     everybody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "100%")
     assert everybody.code == 1
     assert "all 2 sidecars are in that part: there are none to compare with" in everybody.out
-    nobody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "zone=elsewhere", "--timeout", "5")
+    nobody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "zone=elsewhere", "--wait", "seconds=5")
     assert nobody.code != 0
     assert "no sidecar is in that part" in nobody.out
     assert deploy(privtab, fleet, *few, "--accept", "quiet-canary").code == 0
@@ -322,7 +326,7 @@ def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: S
     import pty
 
     command = [sys.executable, "-m", "privtab", "deploy", str(fleet.policy), "--state", str(fleet.state)]
-    command += ["-r", fleet.registry, "--server", fleet.server, "--expect", "2"]
+    command += ["-r", fleet.registry, "--server", fleet.server, "--wait", "sidecars=2"]
     main, other = pty.openpty()
     with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, close_fds=True) as process:
         os.close(other)
@@ -387,7 +391,10 @@ def test_a_registry_that_requires_signatures_says_so_first(
     # It signs for the scope that the registry asks for, unless another one is given.
     monkeypatch.setenv("PRIVTAB_SIGNING_KEY", str(idle_fleet.folder / "ours.pem"))
     assert deploy(privtab, idle_fleet, "--dry-run", watched=False).code == 0
-    assert "not for the scope `prod`" in deploy(privtab, idle_fleet, "--dry-run", "--scope", "test", watched=False).err
+    assert (
+        "not for the scope `prod`"
+        in deploy(privtab, idle_fleet, "--dry-run", "--signature", "scope=test", watched=False).err
+    )
     assert Registry.open(idle_fleet.registry).revisions("shop") == []
 
 
@@ -466,7 +473,13 @@ def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> Non
         (["--push", "http://127.0.0.1:9", "--waivers", "waivers.yaml"], "without --waivers"),
         (["--push", "http://127.0.0.1:9", "--rollback-on-failure"], "without --rollback-on-failure"),
         (["--push", "http://127.0.0.1:9", "--accept", "gains=olga leads"], "without --accept gains"),
-        (["--push", "http://127.0.0.1:9", "--scope", "prod"], "leave that off"),
+        (["--push", "http://127.0.0.1:9", "--signature", "scope=prod"], "leave that off"),
+        (["--push", "http://127.0.0.1:9", "--signing-key", "k.pem"], "without --signing-key: leave that off"),
+        (["--push", "http://127.0.0.1:9", "--opa", "http://127.0.0.1:9"], "without --opa: leave that off"),
+        (["--push", "http://127.0.0.1:9", "--wait", "sidecars=1"], "without --wait: leave that off"),
+        (["--push", "http://127.0.0.1:9", "--why", "it"], "without --why: leave that off"),
+        (["--dry-run", "--wait", "sidecars=1.5"], "write a whole number"),
+        (["--dry-run", "--wait", "seconds=0"], "write a number from 0.1"),
         (["--push", "http://127.0.0.1:9", "--sharded"], "leave that off"),
     ],
 )
@@ -486,7 +499,7 @@ def test_the_token_is_sent(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     mine.write_text("o" * 40 + "\n", encoding="utf-8")
     assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--token-file", mine).code == 0
     mine.write_text("wrong" * 10, encoding="utf-8")
-    ran = deploy(privtab, idle_fleet, "--token-file", mine, "--timeout", "1")
+    ran = deploy(privtab, idle_fleet, "--token-file", mine, "--wait", "seconds=1")
     assert ran.code == 3
     assert "401" in ran.err
 

@@ -165,7 +165,8 @@ def test_damage_is_found_and_copies_are_repaired(url: str, files: Path, capsys: 
         (["show", "{url}", "--stored", "delta"], 2, "there is no kind `delta`"),
         (["show", "none://x/y"], 2, "none"),
         (["show", "s3://"], 2, "names no place"),
-        (["show", "{url}", "--storage", "x"], 2, "write KEY=VALUE"),
+        (["show", "s3://bucket/x?key"], 2, "as KEY=VALUE, joined by `&`"),
+        (["show", "s3://bucket/x?key=1&key=2"], 2, "`key` is given twice"),
         (["show", "{url}", "--registry-token-file", "{tmp}/t"], 2, "is for registries behind"),
     ],
 )

@@ -114,14 +114,14 @@ def test_every_sidecar_is_watched(privtab: Privtab, fleet: SidecarFleet, run_bef
     fleet.sidecar("one")
     fleet.sidecar("two")
     fleet.wait(lambda: [fleet.decides(name, "olga") for name in fleet.urls] == [True, True])
-    watch = ["--server", fleet.server, "--timeout", "40", "--expect", "2"]
+    watch = ["--server", fleet.server, "--wait", "seconds=40", "--wait", "sidecars=2"]
     ran = back(privtab, fleet, "--to", "1", *watch, "--format", "json")
     assert ran.code == 0, ran.err
     report = outcome(ran.out)
     assert (report["outcome"], report["watched"]["active"], report["after"]["policy"]) == ("back", 2, first.policy)
     assert [fleet.decides(name, user) for name in fleet.urls for user in ("ann", "olga")] == [True, False] * 2
     fleet.end("two", kill=True)
-    ran = back(privtab, fleet, *watch[:2], "--timeout", "1")
+    ran = back(privtab, fleet, *watch[:2], "--wait", "seconds=1")
     assert ran.code == 3
     assert "two: waiting" in ran.err
 

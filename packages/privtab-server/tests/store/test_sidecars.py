@@ -224,7 +224,7 @@ def test_embedded_reads_the_bundles_and_says_when_it_cannot(lake: Lake) -> None:
 
 def test_a_sidecar_that_verifies_runs_the_signed_bundles_of_each_change(lake: Lake) -> None:
     private, public = pair().write(lake.folder)
-    server = lake.serve("--signing-key", private, "--scope", "live")
+    server = lake.serve("--signing-key", private, "--signature", "scope=live")
     opa = lake.started(lake.verifying(server, public))
     until(lambda: opa.revision("state") and opa.revision("policy"))
     for user in ("ann", "ben"):
@@ -234,14 +234,16 @@ def test_a_sidecar_that_verifies_runs_the_signed_bundles_of_each_change(lake: La
     # A restarted server signs the same bundles with the same bytes: the sidecar, which waits for the next, keeps its own.
     until(lambda: waits(server))
     server.stop()
-    server = lake.serve("--signing-key", private, "--scope", "live", "--listen", server.url.rpartition(":")[2])
+    server = lake.serve(
+        "--signing-key", private, "--signature", "scope=live", "--listen", server.url.rpartition(":")[2]
+    )
     until(lambda: waits(server))
     assert "privtab_registry_bundles_served_total{" not in operator(server, "/metrics").text
     # Whoever answers in its place has another key: the sidecar keeps what it runs.
     server.stop()
     other, _ = pair(number=1).write(lake.folder, "other")
     held = opa.revision("state")
-    forged = ("--signing-key", other, "--signature", f"key-id={pair().signing().id}", "--scope", "live")
+    forged = ("--signing-key", other, "--signature", f"key-id={pair().signing().id}", "--signature", "scope=live")
     server = lake.serve(*forged, "--listen", server.url.rpartition(":")[2])
     lake.grants(server, "eve")
     until(lambda: "failed to verify JWT signature" in opa.status()["bundles"]["state"].get("message", ""))
@@ -258,7 +260,7 @@ def test_a_sidecar_that_verifies_refuses_bundles_without_signatures(lake: Lake) 
 
 def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(lake: Lake) -> None:
     private, public = pair().write(lake.folder)
-    signing = ("--signing-key", private, "--scope", "live")
+    signing = ("--signing-key", private, "--signature", "scope=live")
     server = lake.serve(*signing, "--signature", "sequence=7")
     number = lake.store.head().number
     assert claims(lake.bundle(server, "policy"))["sequence"] == 7
@@ -296,7 +298,7 @@ def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(l
 def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     private, _ = pair().write(lake.folder)
     arguments = ["serve", "store", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
-    for options in (["--signing-key", str(private)], ["--scope", "live"], ["--signature", "sequence=1"]):
+    for options in (["--signing-key", str(private)], ["--signature", "scope=live"]):
         assert run([*arguments, *options]) == 2
         assert f"`{options[0]}` is for the bundles of `--channel NAME`" in capsys.readouterr().err
     arguments += ["--channel", "live", "--sidecar-token-file", str(lake.sidecar_tokens)]

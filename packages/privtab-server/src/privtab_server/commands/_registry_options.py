@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote
 
 import typer
 
-from privtab.base import FileError, UsageError, count, needing, parse_key_values, read_content
+from privtab.base import FileError, UsageError, count, needing, read_content
 from privtab.command import argument, option, out, print_error, table
 from privtab_server.addresses import is_http
 from privtab_server.errors import RegistryError
@@ -36,7 +37,7 @@ RegistryArgument = Annotated[
     str,
     argument(
         "URL",
-        "A folder, s3://bucket/folder, or another URL that fsspec supports; or `--registry URL`.",
+        "A folder, s3://bucket/folder[?endpoint_url=…], or another URL that fsspec supports; or `--registry URL`.",
         envvar="PRIVTAB_REGISTRY",
         also="--registry -r",
     ),
@@ -47,17 +48,16 @@ WhyOption = Annotated[str, option("--why TEXT", "Reason, recorded in the history
 ExpectOption = Annotated[
     int | None, option("--expect RELEASE", "Only if the channel is still at this release; 0: if it has none.", min=0)
 ]
-StorageOption = Annotated[list[str] | None, option("--storage KEY=VALUE", "Storage option for fsspec; repeatable.")]
 RegistryTokenOption = Annotated[
     str | None, option("--registry-token-file FILE", "Bearer token for a registry behind http(s)://.", kind="TOKEN")
 ]
 
 
-def open_registry(url: str | None, storage: list[str] | None = None, token: str | None = None) -> Registry:
+def open_registry(url: str | None, token: str | None = None) -> Registry:
     """Open a registry by its address, with a token if it is behind HTTP; raises UsageError, also if none is given."""
     if url is None:
         raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
-    options = storage_options(storage)
+    url, options = storage_of(url)
     if token is not None and not is_http(url):
         raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
     if token is not None:
@@ -85,18 +85,30 @@ def running_channels(registry: Registry, channel: str | None, system: str | None
     return [c for c in found if c.last and channel in (None, c.channel) and system in (None, c.system)]
 
 
-def storage_options(options: list[str] | None) -> dict[str, Any]:
-    """Parse `--storage KEY=VALUE` options; values may be JSON. Raises UsageError."""
+def storage_of(url: str) -> tuple[str, dict[str, Any]]:
+    """The address without its query, and the options for fsspec in the query, whose values may be JSON. Raises UsageError.
+
+    >>> storage_of("s3://bucket/registry?endpoint_url=https://minio:9000")
+    ('s3://bucket/registry', {'endpoint_url': 'https://minio:9000'})
+    """
+    address, mark, query = url.partition("?")
+    if not mark or address.partition("://")[0] in (address, "file", "http", "https"):
+        return url, {}
+    example = "s3://bucket/folder?endpoint_url=https://s3.acme.example"
     found: dict[str, Any] = {}
-    example = "endpoint_url=https://s3.acme.example"
-    for key, value in parse_key_values(options, "--storage", "KEY=VALUE", example=example, allow_empty=True).items():
-        if not key.isidentifier():
-            raise UsageError(f"`--storage {key}={value}`: write KEY=VALUE, as in {example}")
+    for part in query.split("&"):
+        key, equals, value = map(unquote, part.partition("="))
+        if not (equals and key.isidentifier()):
+            raise UsageError(
+                f"`{address}?…`: write options of the storage as KEY=VALUE, joined by `&`, as in {example}"
+            )
+        if key in found:
+            raise UsageError(f"`{address}?…`: `{key}` is given twice")
         try:
             found[key] = json.loads(value)
         except ValueError:
             found[key] = value
-    return found
+    return address, found
 
 
 def stored_revision_at(registry: Registry, path: Path) -> Revision | None:

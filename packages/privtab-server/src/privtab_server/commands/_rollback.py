@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 from privtab.base import ExitCode, UsageError
 from privtab.command import argument, deliver, option, out, print_error
 from privtab_server.commands._registry_options import no_channel, open_registry, stored_revision
-from privtab_server.commands._rollout import ReleaseOptions, channel_json, print_late, signing_key, snapshot_json
+from privtab_server.commands._rollout import (
+    ReleaseOptions,
+    ScopeOption,
+    channel_json,
+    print_late,
+    signing_key,
+    snapshot_json,
+)
 
 if TYPE_CHECKING:
     from privtab_server.registry.deploy.rollout import NextRevisions, Rollout
@@ -32,7 +39,7 @@ def run(
         Path | None,
         option("--signing-key FILE", "Sign again with this key, for verifiers that refuse older sequences; PEM."),
     ] = None,
-    scope: Annotated[str, option("--scope TEXT", "Scope of the signature. (default: the registry's)")] = "",
+    signature: ScopeOption = None,
 ) -> None:
     """Roll a channel back, and watch until every sidecar has activated the earlier release.
 
@@ -56,7 +63,7 @@ def run(
             raise UsageError(no_channel(opened, f"{channel}/{system}"))
         goal = _target(rollout, before, to, policy=policy, state=state)
         if signing_key is not None:
-            _sign_again(rollout, goal, before, signing_key, scope)
+            _sign_again(rollout, goal, before, signing_key, signature)
         started = time.perf_counter()
         after = before
         if goal.changes(before) or before.canary is not None or before.broken or signing_key is not None:
@@ -105,10 +112,10 @@ def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, sta
     )
 
 
-def _sign_again(rollout: Rollout, goal: NextRevisions, before: Channel, key: Path, scope: str) -> None:
+def _sign_again(rollout: Rollout, goal: NextRevisions, before: Channel, key: Path, signature: list[str] | None) -> None:
 
     registry, system = rollout.registry, rollout.system
-    signing = signing_key(registry, str(key), scope, before)
+    signing = signing_key(registry, str(key), signature, before)
     revisions = [("policy", goal.policy, ""), ("state", goal.state, "")]
     revisions += [("shard", identity, shard) for shard, identity in (goal.shards or {}).items()]
     for kind, identity, shard in revisions:

@@ -93,8 +93,10 @@ class ReleaseOptions(FleetOptions):
 
     registry: RegistryOption = None
     channel: ChannelOption = "dev"
-    timeout: Annotated[float, option("--timeout SECONDS", "Activation timeout.", min=0.1)] = 60.0
-    expect: Annotated[int, option("--expect N", "Minimum number of sidecars.", min=0)] = 0
+    wait: Annotated[
+        list[str] | None,
+        option("--wait NAME=N", "seconds=60 for sidecars to activate it, sidecars=0 there must be; repeatable."),
+    ] = None
     why: Annotated[str, option("--why TEXT", "Reason, recorded in the channel's history.")] = ""
     format_: FormatOption = "text"
 
@@ -103,18 +105,28 @@ class ReleaseOptions(FleetOptions):
         """Return whether only the outcome is printed, as JSON."""
         return self.format_ == "json"
 
+    def waits(self) -> tuple[float, int]:
+        """The seconds to wait for sidecars, and how many there must be. Raises UsageError."""
+        given = parse_key_values(self.wait, "--wait", "NAME=N", example="seconds=120", names=("seconds", "sidecars"))
+        for name, text in given.items():
+            whole = name == "sidecars"
+            if not re.fullmatch(r"\d+" if whole else r"\d+(\.\d+)?", text) or not (whole or float(text) >= 0.1):
+                raise UsageError(f"`--wait {name}={text}`: write a {'whole number' if whole else 'number from 0.1'}")
+        return float(given.get("seconds", 60)), int(given.get("sidecars", 0))
+
     def rollout(self, registry: Registry, system: str, read: FleetReader | None, *, signed: bool) -> Rollout:
         """Return the rollout to the channel; on standard error, it shows how sidecars activate the release."""
         from privtab_server.registry.deploy.rollout import Rollout
 
+        seconds, sidecars = self.waits()
         return Rollout(
             registry=registry,
             channel=self.channel,
             system=system,
             read=read,
             follow=watcher(None if self.quiet else err()),
-            timeout=self.timeout,
-            expect=self.expect,
+            timeout=seconds,
+            expect=sidecars,
             signed=signed,
         )
 
@@ -160,7 +172,12 @@ class CanaryOptions:
         )
 
 
-def signing_key(registry: Registry, key: str, scope: str, before: Channel) -> SigningKey:
+ScopeOption = Annotated[
+    list[str] | None, option("--signature scope=TEXT", "Scope of the signature. (default: the registry's)")
+]
+
+
+def signing_key(registry: Registry, key: str, signature: list[str] | None, before: Channel) -> SigningKey:
     """A key for the next release of a channel, by default with the scope that the registry requires.
 
     Verifiers that check the order of bundles must accept these as newer than all releases of the channel.
@@ -169,7 +186,8 @@ def signing_key(registry: Registry, key: str, scope: str, before: Channel) -> Si
 
     trust = registry.trust()
     required = "" if trust is None else trust.scope
-    return SigningKey.of(key, scope=scope or required, sequence=before.last + 1)
+    scope = parse_key_values(signature, "--signature", example="scope=prod", names=("scope",)).get("scope", required)
+    return SigningKey.of(key, scope=scope, sequence=before.last + 1)
 
 
 def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from privtab.base import UsageError, needing, parse_key_values, printable_json, printable_text
 from privtab.command import PolicyOptions, SigningOptions, deliver, option, out, print_error
 from privtab_analysis.commands._ask import AuthoriseOption
-from privtab_server.commands._registry_options import RegistryArgument, StorageOption, open_registry
+from privtab_server.commands._registry_options import RegistryArgument, open_registry
 from privtab_server.commands._store_session import UrlArgument
 
 if TYPE_CHECKING:
@@ -241,7 +241,6 @@ def serve_registry(
     channel: Annotated[
         list[str] | None, option("--channel NAME", "Channels to serve; repeatable. Default: all.")
     ] = None,
-    storage: StorageOption = None,
     logs: Annotated[
         Path | None, option("--logs FOLDER", "Keep uploaded decision logs here, for `privtab replay`.")
     ] = None,
@@ -271,7 +270,7 @@ def serve_registry(
         names.checked("the channel", name)
     tokens = Tokens(settings.token_file, Role, bindings=True) if settings.token_file is not None else None
     raise_file_limit()
-    registry = open_registry(url, storage)
+    registry = open_registry(url)
     if not registry.settings():
         print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
     feeds = Feeds(registry, only=channel or (), poll=limits.poll)
@@ -330,7 +329,7 @@ class BundleOptions(SigningOptions):
         list[str] | None,
         option(
             "--signature NAME=VALUE",
-            "sequence=N of the policy (of a state: N plus the number of its change), key-id=ID, algorithm=RS256.",
+            "scope=TEXT, sequence=N of the policy (of a state: N plus the number of its change), key-id=ID, algorithm=RS256.",
         ),
     ] = None
 
@@ -343,7 +342,6 @@ class BundleOptions(SigningOptions):
             for option, value in (
                 ("--sidecar-token-file", self.sidecar_token_file),
                 ("--signing-key", self.key if self.key != os.environ.get("PRIVTAB_SIGNING_KEY") else None),
-                ("--scope", self.scope or None),
                 ("--signature", self.signature),
             ):
                 if value is not None:

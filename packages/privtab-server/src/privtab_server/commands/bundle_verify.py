@@ -1,4 +1,4 @@
-"""`privtab bundle verify`: whether bundles are signed as required, and sidecars new enough to check it."""
+"""`privtab bundle verify`: whether bundles are signed as required."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ from privtab.command import (
     print_error,
     print_if_data,
 )
-from privtab_server.commands._rollout import FleetOptions
-from privtab_server.errors import FleetError
 
 if TYPE_CHECKING:
     from privtab.base import Trust
-    from privtab_server.registry.deploy import Fleet
 
 
 def verify(
@@ -30,15 +27,12 @@ def verify(
     newer_than: Annotated[
         str | None, option("--newer-than BUNDLE|N", "Refuse bundles not newer than this bundle or sequence.")
     ] = None,
-    *,
-    fleet: FleetOptions,
     format_: FormatOption = "text",
 ) -> None:
     """Verify the signatures of bundles and all their files, as OPA does.
 
     Exits with 1 if a bundle is refused: unsigned, signed by another key or for another scope, changed, with missing or
-    additional files, not newer, or incomplete. With `--server` or `--opa`, also if a sidecar's OPA is older than 1.21.3,
-    which may accept unsigned bundles.
+    additional files, not newer, or incomplete. `privtab registry status --check` finds sidecars that accept unsigned bundles.
 
     Example:
       privtab bundle verify signed.tar.gz --verification-key prod.pub.pem --scope prod
@@ -49,8 +43,6 @@ def verify(
         raise UsageError("give the key to verify with: `--verification-key FILE`")
     minimum_sequence = None if newer_than is None else _baseline_sequence(newer_than, trusted)
     rows = [_verify(bundle, trusted, minimum_sequence) for bundle in bundles]
-    with fleet.reader() as read:
-        rows += _unsafe(None if read is None else read())
     if not print_if_data(format_, rows):
         for row in rows:
             if row["verified"]:
@@ -58,8 +50,6 @@ def verify(
                 out().print(
                     f"{row['bundle']}: signed with {row['key']} ({row['algorithm']}){order}, {row['files']} files"
                 )
-            elif "sidecar" in row:
-                print_error(f"{row['sidecar']} {row['why']}")
             else:
                 print_error(f"{row['bundle']} is refused: {row['why']}")
     fail_if(not all(row["verified"] for row in rows))
@@ -74,19 +64,6 @@ def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[
         return {"bundle": str(bundle), "verified": False, "why": str(error)}
     said = {name: getattr(signed, name) for name in ("key", "algorithm", "scope", "sequence")}
     return {"bundle": str(bundle), "verified": True, **said, "files": len(signed.files)}
-
-
-def _unsafe(fleet: Fleet | None) -> list[dict[str, Any]]:
-    """The sidecars that may accept unsigned bundles. Raises FleetError if one cannot be read."""
-    if fleet is None:
-        return []
-    if unread := [text for text in (fleet.problem, *(sidecar.problem for sidecar in fleet.sidecars)) if text]:
-        raise FleetError("; ".join(unread))
-    return [
-        {"sidecar": sidecar.url or sidecar.id, "verified": False, "why": sidecar.verifier_problem}
-        for sidecar in fleet.sidecars
-        if sidecar.verifier_problem
-    ]
 
 
 def _baseline_sequence(baseline: str, trusted: Trust) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from privtab_server.commands._rollout import (
     CanaryOptions,
     DeployReport,
     ReleaseOptions,
+    ScopeOption,
     interrupt_on_sigterm,
     print_late,
     show_canary_outcome,
@@ -90,9 +92,7 @@ class DeployOptions(PolicyArguments):
     rollback: Annotated[bool, option("--rollback-on-failure", "Roll back if any sidecar fails to activate.")] = False
     dry_run: Annotated[bool, option("--dry-run", "Run the gates only: store and release nothing.")] = False
     signing_key: SigningKeyOption = None
-    scope: Annotated[
-        str, option("--scope TEXT", "Scope of the signature; OPA must be configured with the same one.")
-    ] = ""
+    signature: ScopeOption = None
     push: Annotated[
         str | None, option("--push URL", "Push straight into a running OPA, for development; no registry.")
     ] = None
@@ -112,7 +112,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
 
     Example:
       privtab deploy lake.yaml --registry registry/ --state state.yaml
-      privtab deploy gravitino/1.1.0 -r s3://bundles -c prod --server https://registry:8080 --expect 12
+      privtab deploy gravitino/1.1.0 -r s3://bundles -c prod --server https://registry:8080 --wait sidecars=12
       privtab deploy lake.yaml -r registry/ --canary zone=a,10% --rollback-on-failure --why "orders can be read"
       privtab deploy lake.yaml -r registry/ --dry-run
       privtab deploy lake.yaml --state state.yaml --push http://127.0.0.1:8181
@@ -123,7 +123,14 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
         excluded = {
             "--canary": canary.canary,
             "--canary-limit": canary.canary_limit,
-            "--scope": deploy.scope,
+            "--signing-key": deploy.signing_key != os.environ.get("PRIVTAB_SIGNING_KEY") and deploy.signing_key,
+            "--signature": deploy.signature,
+            "--registry": release.registry != os.environ.get("PRIVTAB_REGISTRY") and release.registry,
+            "--channel": release.channel not in ("dev", os.environ.get("PRIVTAB_CHANNEL")),
+            "--server": release.server != os.environ.get("PRIVTAB_SERVER") and release.server,
+            "--opa": release.opa,
+            "--wait": release.wait,
+            "--why": release.why,
             "--sharded": deploy.sharded,
             "--replay": deploy.replay,
             "--fail-on": deploy.fail_on == "any",
@@ -251,7 +258,7 @@ class _Deployment:
                     policy_artifacts(program, sharded=self.options.sharded, provenance=made, doors=opened),
                     state=loaded,
                     sharded=self.options.sharded,
-                    signing=None if key is None else signing_key(self.registry, key, self.options.scope, before),
+                    signing=None if key is None else signing_key(self.registry, key, self.options.signature, before),
                 )
             if self.options.dry_run:
                 for bundle in packed.bundles():

@@ -41,7 +41,6 @@ def init(
     ] = None,
     scope: Annotated[str, option("--scope TEXT", "Scope that signatures must have.")] = "",
     replace: Annotated[bool, option("--replace", "Overwrite an existing registry's settings.")] = False,
-    storage: registry_options.StorageOption = None,
 ) -> None:
     """Create a registry, or change its settings.
 
@@ -51,7 +50,7 @@ def init(
       privtab registry init registry/
       privtab registry init s3://policies/registry --verification-key release.pub.pem
     """
-    registry = registry_options.open_registry(url, storage)
+    registry = registry_options.open_registry(url)
     registry.init(verification_keys=[read_text(key) for key in verification_key or ()], scope=scope, replace=replace)
     accepts = (
         f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
@@ -71,7 +70,6 @@ def put(
     why: registry_options.WhyOption = "",
     expect: registry_options.ExpectOption = None,
     resign: Annotated[bool, option("--resign", "Replace the signature of a bundle that is stored already.")] = False,
-    storage: registry_options.StorageOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """Store bundles, and release them. Bundles that are stored already stay as they are, as do others of a channel; a canary ends.
@@ -85,7 +83,7 @@ def put(
     """
     if channel is None and (why or expect is not None):
         raise UsageError("`--why` and `--expect` are about a release: give `--channel NAME`")
-    registry = registry_options.open_registry(url, storage)
+    registry = registry_options.open_registry(url)
     stored: list[Revision] = []
     named = [(path, registry_options.stored_revision_at(registry, path)) for path in bundle]
     stored += [revision for _, revision in named if revision is not None]
@@ -112,7 +110,6 @@ def show(
     stored: Annotated[
         str | None, option("--stored KIND", "Instead, stored revisions: policy, state, shard, wasm or all.")
     ] = None,
-    storage: registry_options.StorageOption = None,
     token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
@@ -123,7 +120,7 @@ def show(
       privtab registry show registry/ prod lake --history 5
       privtab registry show s3://policies/registry --stored policy --format json
     """
-    registry = registry_options.open_registry(url, storage, token)
+    registry = registry_options.open_registry(url, token)
     if stored is not None:
         if channel is not None or history is not None:
             raise UsageError("`--stored` shows what all channels share: give no channel and no `--history`")
@@ -185,7 +182,6 @@ def get(
     only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
     output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
     replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
-    storage: registry_options.StorageOption = None,
     token: registry_options.RegistryTokenOption = None,
 ) -> None:
     """Write the bundles that a channel runs, or ran, into a folder.
@@ -200,7 +196,7 @@ def get(
     from privtab_server.registry import names
     from privtab_server.registry.nodes import pin
 
-    registry = registry_options.open_registry(url, storage, token)
+    registry = registry_options.open_registry(url, token)
     release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
     if release.sequence == 0:
         raise RegistryError(release.trouble or registry_options.no_channel(registry, f"{channel}/{system}"))
@@ -229,7 +225,6 @@ def check(
     ] = None,
     older_than: Annotated[float, option("--older-than DAYS", "With `--keep`: stored before this.", min=0)] = 1.0,
     remove: Annotated[bool, option("--remove", "With `--keep`: remove that.")] = False,
-    storage: registry_options.StorageOption = None,
     token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
@@ -246,7 +241,7 @@ def check(
     from privtab_server.registry.maintenance import DAY, sweep
     from privtab_server.registry.maintenance import check as checked
 
-    registry = registry_options.open_registry(url, storage, token)
+    registry = registry_options.open_registry(url, token)
     if keep is not None:
         if repair:
             raise UsageError("`--repair` and `--keep` are two things to do: give one of them")

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from authzen_server import Server
@@ -312,8 +313,9 @@ def test_out_of_a_bucket(serving: Any, opas: Any, packed: ExampleBundles, s3: st
     options = bucket(s3, place)
     registry = Registry.open(f"s3://{place}/registry", **options)
     registry.release("dev", "shop", policy=registry.put(packed.policies[0]).id, state=registry.put(packed.states[0]).id)
-    storage = [part for key, value in options.items() for part in ("--storage", f"{key}={json.dumps(value)}")]
-    server = serving(*storage, url=registry.url)
+    server = serving(
+        url=f"{registry.url}?{urlencode({key: json.dumps(value) for key, value in options.items()}, quote_via=quote)}"
+    )
     (opa,) = opas(configuration(server.url, instance="one"))
     until(lambda: runs(opa, registry))
     registry.release("dev", "shop", state=registry.put(packed.states[1]).id)

@@ -142,7 +142,6 @@ def _check_only_rows(
         "--allow-partial": allow_partial,
         "--full": full,
         "--signing-key": sign.key and sign.key != os.environ.get("PRIVTAB_SIGNING_KEY"),
-        "--scope": sign.scope,
         "--signature": sign.signature,
     }
     for name, value in given.items():
