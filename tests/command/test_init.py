@@ -161,7 +161,9 @@ def test_what_a_page_loses_is_accepted_by_name_also_in_the_workflow(
     assert privtab("init", tmp_path / "shop", "--from", location).code == 0
     monkeypatch.chdir(tmp_path / "shop")
     workflow = yaml.safe_load(Path(".github/workflows/policy.yml").read_text(encoding="utf-8"))
-    (step,) = (text for step in workflow["jobs"]["policy"]["steps"] if "import table" in (text := step.get("run", "")))
+    (step,) = (
+        text for step in workflow["jobs"]["policy"]["steps"] if "privtab import" in (text := step.get("run", ""))
+    )
     compared = privtab(*shlex.split(step)[1:])
     assert compared.code == 0, compared.err
     assert privtab(*[word for word in shlex.split(step)[1:] if word not in options]).code == 1

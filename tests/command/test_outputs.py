@@ -54,7 +54,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("test lake.yaml --format json -o OUT", ("lake.yaml", "lake.scenarios.yaml", "state.yaml")),
     ("state pack state.yaml -p lake.yaml -o OUT", ("lake.yaml", "state.yaml")),
     ("state pack state -p lake.yaml -o OUT", ("lake.yaml", "state/grants.csv")),
-    ("import table page.md --system wiki --policy-version 1 -o OUT", ("page.md",)),
+    ("import page.md --system wiki --policy-version 1 -o OUT", ("page.md",)),
     ("docs lake.yaml --format markdown -o OUT", ("lake.yaml",)),
     ("filter ann read tab -p lake.yaml -s state.yaml --rows OUT", ("lake.yaml", "state.yaml")),
 )

@@ -54,13 +54,13 @@ def run(
         InitialTable | None, option("--start", "Template: catalogs of data, or workspaces of a service.")
     ] = None,
     page: Annotated[
-        str | None, option("--from PAGE", "Take the policy from the tables of a page, as `import table` does.")
+        str | None, option("--from PAGE", "Take the policy from the tables of a page, as `import` does.")
     ] = None,
 ) -> None:
     """Write a first policy with its state, scenarios, settings, a CI workflow and a guarded example service.
 
     On a terminal, asks for missing options. Existing files are never overwritten. With `--from`, the page is copied into
-    the project, and the workflow compares it with the policy; `PAGE?accept=NAME` is `import table --accept NAME`.
+    the project, and the workflow compares it with the policy; `PAGE?accept=NAME` is `import --accept NAME`.
 
     Example:
       privtab init shop

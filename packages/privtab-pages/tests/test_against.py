@@ -30,7 +30,7 @@ def page(privtab: Run, tmp_path: Path) -> Path:
     """A page, and its policy beside it."""
     path = tmp_path / "page.md"
     path.write_text(PAGE, encoding="utf-8")
-    assert privtab("import", "table", path, "-o", tmp_path / "page.yaml").code == 0
+    assert privtab("import", path, "-o", tmp_path / "page.yaml").code == 0
     return path
 
 
@@ -39,7 +39,7 @@ def compared(privtab: Run, page: Path, old: str = "", new: str = "") -> tuple[in
     text = policy.read_text(encoding="utf-8")
     assert old in text
     policy.write_text(text.replace(old, new, 1), encoding="utf-8")
-    result = privtab("import", "table", page, "--against", policy)
+    result = privtab("import", page, "--against", policy)
     return result.code, result.err
 
 

@@ -316,11 +316,11 @@ def test_marks_that_may_mean_two_things_are_asked_about() -> None:
 def test_a_draft_is_a_policy_with_a_scenario_for_each_cell(privtab: Callable[..., Any], tmp_path: Path) -> None:
     page, policy = tmp_path / "page.md", tmp_path / "shop.yaml"
     page.write_text(table("open | ✓ | ✓", "shut | ✓ (1) | ✓", "sell | - | -"), encoding="utf-8")
-    refused = privtab("import", "table", page, "-o", policy)
+    refused = privtab("import", page, "-o", policy)
     assert (refused.code, policy.exists()) == (1, False)
     assert "Shop roles: read as actions x roles, 3 rows, 2 roles, 4 marks" in refused.err
     assert "page.md:6:10" in refused.err
-    assert privtab("import", "table", page, "-o", policy, "--allow-partial").code == 0
+    assert privtab("import", page, "-o", policy, "--allow-partial").code == 0
     assert privtab("lint", policy).code == 0
     tested = privtab("test", policy)
     assert (tested.code, "5 cases passed" in tested.out) == (0, True)

@@ -89,9 +89,9 @@ def test_the_matrix_of_a_page_comes_back(seed: int, suffix: str) -> None:
 def test_an_edited_matrix_is_refused(privtab: Run, tmp_path: Path, suffix: str) -> None:
     page, policy, own = tmp_path / "shop.md", tmp_path / "shop.yaml", tmp_path / f"own.{suffix}"
     page.write_text(made(1), encoding="utf-8")
-    assert privtab("import", "table", page, "-o", policy).code == 0
+    assert privtab("import", page, "-o", policy).code == 0
     assert privtab("docs", policy, "-o", own).code == 0
-    assert privtab("import", "table", own, "--against", policy).code == 0
+    assert privtab("import", own, "--against", policy).code == 0
     text = own.read_text(encoding="utf-8")
     title = next(role for role in ROLES if role in text)
     mark = ">✓<" if suffix == "html" else "| ✓ |"
@@ -103,7 +103,7 @@ def test_an_edited_matrix_is_refused(privtab: Run, tmp_path: Path, suffix: str) 
         (title, f"{title}s"),
     ):
         own.write_text(text.replace(old, new, 1), encoding="utf-8")
-        refused = privtab("import", "table", own, "-o", tmp_path / "again.yaml")
+        refused = privtab("import", own, "-o", tmp_path / "again.yaml")
         assert (refused.code, "T103 edited-page" in refused.err) == (1, True), new
         assert not (tmp_path / "again.yaml").exists()
 
@@ -112,9 +112,9 @@ def test_an_edited_matrix_is_refused(privtab: Run, tmp_path: Path, suffix: str) 
 def test_a_page_is_compared_with_another_policy(privtab: Run, tmp_path: Path, suffix: str) -> None:
     page, policy, own = tmp_path / "shop.md", tmp_path / "shop.yaml", tmp_path / f"own.{suffix}"
     page.write_text("# Shop\n\n| Action | Guest | Admin |\n|---|---|---|\n| open | ✓ | ✓ |\n| shut | - | ✓ |\n")
-    assert privtab("import", "table", page, "-o", policy).code == 0
+    assert privtab("import", page, "-o", policy).code == 0
     assert privtab("docs", policy, "-o", own).code == 0
     policy.write_text(policy.read_text(encoding="utf-8").replace("shop: [OPEN]", "shop: [OPEN, SHUT]"))
-    differs = privtab("import", "table", own, "--against", policy)
+    differs = privtab("import", own, "--against", policy)
     assert (differs.code, differs.out) == (1, "")
     assert f"the page says `{DENIED}`, the policy `✓`" in differs.err

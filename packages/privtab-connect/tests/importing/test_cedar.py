@@ -460,11 +460,11 @@ def test_the_command_writes_the_policy_or_says_why_not(privtab: Any, tmp_path: P
     schema, policies, policy = tmp_path / "app.cedarschema", tmp_path / "app.cedar", tmp_path / "app.yaml"
     schema.write_text(SCHEMA, encoding="utf-8")
     policies.write_text(POLICIES, encoding="utf-8")
-    assert privtab("import", "model", schema, policies, "-o", policy).code == 0
+    assert privtab("import", schema, policies, "-o", policy).code == 0
     assert policy.read_text(encoding="utf-8") == derived(SCHEMA, POLICIES)[0].text
     policies.write_text(POLICIES + "forbid (principal, action, resource);", encoding="utf-8")
     policy.unlink()
-    done = privtab("import", "model", schema, policies, "-o", policy)
+    done = privtab("import", schema, policies, "-o", policy)
     assert (done.code, policy.exists()) == (1, False)
     assert "nobody may do it" in done.err
-    assert privtab("import", "model", schema, policies, "-o", policy, "--allow-partial").code == 0
+    assert privtab("import", schema, policies, "-o", policy, "--allow-partial").code == 0

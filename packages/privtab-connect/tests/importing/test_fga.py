@@ -443,14 +443,14 @@ def test_a_condition_is_passed_over() -> None:
 def test_the_command_writes_the_policy_or_says_why_not(privtab: Callable[..., Any], tmp_path: Path) -> None:
     model, policy = tmp_path / "my-drive.fga", tmp_path / "drive.yaml"
     model.write_text(WHOLE, encoding="utf-8")
-    done = privtab("import", "model", model, "-o", policy)
+    done = privtab("import", model, "-o", policy)
     assert "--set parent=parent --set outermost=folder" in done.err
     assert load_program(policy).system == "my_drive"
     policy.unlink()
     model.write_text(WHOLE + "    define x: viewer but not owner\n", encoding="utf-8")
-    done = privtab("import", "model", model, "-o", policy)
+    done = privtab("import", model, "-o", policy)
     assert done.code == 1
     assert f"{model}:25:12: error: `x` of `doc`: `but not`" in done.err.replace("\n", "")
     assert not policy.exists()
-    assert privtab("import", "model", model, "-o", policy, "--allow-partial").code == 0
+    assert privtab("import", model, "-o", policy, "--allow-partial").code == 0
     assert policy.exists()

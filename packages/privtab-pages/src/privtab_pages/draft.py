@@ -22,7 +22,7 @@ _PRINCIPALS = ("user", "group", "role")
 
 NOBODY = "nobody"
 """The condition of a row whose own is not read: all are refused, whatever other rows say."""
-WRITTEN = "# The cells of a page, as `privtab import table` writes them."
+WRITTEN = "# The cells of a page, as `privtab import` writes them."
 """The first line of scenarios, by which a file is known that may be written again."""
 _PLAIN: Setting = (frozenset(), (), "")
 """A request without flags and further objects."""

@@ -77,7 +77,7 @@ class PolicyPage:
     """For each row that has cells, by the rule's id: the number of cells, and of the cells that scenarios prove."""
     changes: Diff | None = None
     source: str = ""
-    """The policy itself, formatted: a page carries it, so that `privtab import table` gives it back."""
+    """The policy itself, formatted: a page carries it, so that `privtab import` gives it back."""
 
     def markdown(self) -> str:
         """The page in GitHub's Markdown."""

@@ -403,7 +403,7 @@ class Derived:
         return cells
 
     def _lines(self, rows: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-        yield f"# Made of the model {self.document} by `privtab import model`; what it could not say is nobody's."
+        yield f"# Made of the model {self.document} by `privtab import`; what it could not say is nobody's."
         yield "privtab: 1"
         yield f"system: {self.system}"
         yield 'version: "1"'

@@ -1,4 +1,4 @@
-"""`privtab import`: policies from the tables of pages."""
+"""`privtab import`: policies from the tables of pages, and from models of other systems."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import PolicyInvalid, UsageError, parse_key_values
-from privtab.command import Commands, OutputOption, argument, deliver, err, fail_if, option, show_findings
+from privtab.command import OutputOption, argument, deliver, err, fail_if, option, show_findings
 
 if TYPE_CHECKING:
     from privtab.base import Diagnostic, SourceFile
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 
 PANEL = "Write"
 
-app = Commands(help="Import policies from the tables of pages.", no_args_is_help=True)
 
-
-@app.callback()
-def _group() -> None:
-    """Import policies from the tables of pages."""
-
-
-@app.command()
-def table(
-    page: Annotated[Path, argument("PAGE", "A page with tables: Markdown, HTML, CSV or XLSX.")],
+def run(
+    page: Annotated[
+        Path,
+        argument(
+            "FILE",
+            "A page with tables (Markdown, HTML, CSV, XLSX), a model of OpenFGA or a schema of Cedar, language or JSON.",
+        ),
+    ],
+    policies: Annotated[Path | None, argument("[POLICIES]", "The policies of a schema of Cedar.")] = None,
     *,
     system: Annotated[str | None, option("--system NAME", "The system. (default: the name of the file)")] = None,
     version: Annotated[str, option("--policy-version TEXT", "The version of the policy.")] = "draft",
@@ -66,7 +65,7 @@ def table(
     ] = False,
     output: OutputOption = None,
 ) -> None:
-    """Read the privilege tables of a page as a policy.
+    """Read the privilege tables of a page, or a model of OpenFGA or Cedar, as a policy.
 
     A page made using `privtab docs` gives back its policy unchanged. Other tables become a draft: operations with what they
     require, matrices of marks of roles, and lists of roles or of what they may do; the command says as what it read each
@@ -74,14 +73,21 @@ def table(
     policy that denies what such cells are about. Columns, tables, footnotes and texts that are left out are also reported, unless `--accept` names them. With `-o`, the
     scenarios of the page's cells are written beside the policy. `--against` says cell by cell where a page and a policy differ. Check the policy against the page before you use it.
 
+    Of OpenFGA, each relation becomes an operation, and those that users have directly become privileges; of Cedar, each action
+    becomes an operation, and attributes that are users or groups become privileges. The policy allows nothing that the model
+    does not: what a table cannot say is named, and left out with `--allow-partial`.
+
     Example:
-      privtab import table permissions.md -o policy.yaml
-      privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o wiki.yaml
-      privtab import table permissions.md --against policy.yaml
-      privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
+      privtab import permissions.md -o policy.yaml
+      privtab import wiki.html --system lake --inside schema=catalog --inside table=schema -o wiki.yaml
+      privtab import permissions.md --against policy.yaml
+      privtab import matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
+      privtab import model.fga --system drive -o drive.yaml
+      privtab import app.cedarschema app.cedar -o app.yaml
     """
     from privtab.base import SourceFile
     from privtab.pipeline import load_program
+    from privtab_connect.models.reading import kind_of
     from privtab_pages.against import differences
     from privtab_pages.imported import TableReader
     from privtab_pages.own_pages import own_policy
@@ -89,6 +95,15 @@ def table(
     from privtab_pages.shapes import HEADINGS
 
     source = page_source(page)
+    if (kind := kind_of(source.text, policies=policies is not None)) is not None:
+        of_pages = {
+            "--policy-version": version != "draft", "--column": column, "--name": name, "--inside": inside, "--set": set_,
+            "--accept": accept, "--entity": entity, "--shape": shape, "--several": several, "--against": against,
+        }  # fmt: skip
+        if given := [option for option, value in of_pages.items() if value]:
+            raise UsageError(f"{page} is {kind}: {', '.join(given)} is for pages")
+        _import_model(page, policies, system, output, kind, allow_partial=allow_partial)
+        return
     read = page_of(source)
     if own := own_policy(source):
         _check_own(source, read, against or SourceFile.of(str(page), own))
@@ -128,6 +143,25 @@ def table(
         _write(policy, reader.draft.scenarios(program, output.name), output)
 
 
+def _import_model(
+    file: Path, policies: Path | None, system: str | None, output: Path | None, kind: str, *, allow_partial: bool
+) -> None:
+    """Write the policy of a model, or stop at what a table cannot say."""
+    from privtab.base import SourceFile
+    from privtab.pipeline import load_program
+    from privtab_connect.models.reading import policy_of
+
+    err().print(f"read as {kind}")
+    derived = policy_of(file, policies, system)
+    show_findings(derived.unsaid)
+    fail_if(derived.unsaid and not allow_partial)
+    load_program(SourceFile.of("policy.yaml", derived.text))
+    deliver(derived.text, output)
+    if policies is None:
+        given = "".join(f" --set {key}={value}" for key, value in derived.values().items())
+        err().print(f"read its tuples using: privtab state import openfga TUPLES --policy POLICY{given}")
+
+
 def _program(
     reader: TableReader, path: Path, page: Page, *, partial: bool
 ) -> tuple[Program | None, str | None, list[Diagnostic]]:
@@ -163,7 +197,7 @@ def project(page: Path, accepted: Collection[str], system: str) -> Project:
 
     source = page_source(page)
     if own_policy(source):
-        raise UsageError(f"{page} carries a policy: `privtab import table {page} -o policy.yaml` gives it back")
+        raise UsageError(f"{page} carries a policy: `privtab import {page} -o policy.yaml` gives it back")
     reader = TableReader(system=system, version="1", document=page.name, accepted=accepted)
     program, policy, unread = _program(reader, page, page_of(source), partial=False)
     show_findings(unread, {str(page): source.text})
