@@ -22,7 +22,7 @@ check() {
   check privtab fmt --check ${PRIVTAB_POLICIES:-}
   check privtab lint ${PRIVTAB_POLICIES:-}
   privtab lint --fail-on never --format sarif --output "$reports/lint.sarif" ${PRIVTAB_POLICIES:-} 2>/dev/null || true
-  check privtab test --min-coverage "${PRIVTAB_MIN_COVERAGE:-0}" ${PRIVTAB_POLICIES:-}
+  check privtab test --min "coverage=${PRIVTAB_MIN_COVERAGE:-0}" ${PRIVTAB_POLICIES:-}
   if [ -n "${PRIVTAB_BASE:-}" ]; then
     check privtab diff "$PRIVTAB_BASE" --fail-on "${PRIVTAB_FAIL_ON:-wider,incomparable}" --format markdown >"$reports/diff.md"
     privtab diff "$PRIVTAB_BASE" --format sarif >"$reports/diff.sarif" || failed=1

@@ -51,7 +51,7 @@ def test_the_written_policy_passes_every_check(
     monkeypatch.chdir(tmp_path / "shop")
     assert "no findings" in privtab("lint", "--strict", "--fail-on", "note").out
     assert privtab("fmt", "--check").code == 0
-    tested = privtab("test", "--min-coverage", "100", "--min-mutation", "100")
+    tested = privtab("test", "--min", "coverage=100", "--min", "mutation=100")
     assert (tested.code, tested.err) == (0, "")
     assert privtab("compile", "shop/1", "--state", "policy_src/shop/state.yaml").code == 0
     explain = next(line.split()[1:] for line in ran.out.splitlines() if "privtab explain" in line)

@@ -116,7 +116,7 @@ def test_from_the_wheel_to_a_first_decision_without_java_spark_or_opa(
 
     privtab("init", "shop", cwd=tmp_path)
     privtab("lint", "--strict")
-    privtab("test", "--min-coverage", "100", "--min-mutation", "100")
+    privtab("test", "--min", "coverage=100", "--min", "mutation=100")
     privtab("compile", "shop/1", "--state", "policy_src/shop/state.yaml")
     code = (
         "import privtab\n"

@@ -72,11 +72,11 @@ def test_formats(privtab: Callable[..., Any], policy: Path, scenarios: Path, tmp
 
 
 def test_shares_that_are_too_small(privtab: Callable[..., Any], policy: Path, scenarios: Path) -> None:
-    ran = privtab("test", policy, "--min-coverage", "100", "--min-mutation", "100")
+    ran = privtab("test", policy, "--min", "coverage=100", "--min", "mutation=100")
     assert ran.code == 1
     assert "of cells are tested, 100 % must be" in ran.err
     assert "of faults are noticed, 100 % must be" in ran.err
-    assert privtab("test", policy, "--min-coverage", "1", "--min-mutation", "1").code == 0
+    assert privtab("test", policy, "--min", "coverage=1", "--min", "mutation=1").code == 0
 
 
 def test_suggested_cases_kill_every_mutant(privtab: Callable[..., Any], policy: Path, scenarios: Path) -> None:
@@ -85,7 +85,7 @@ def test_suggested_cases_kill_every_mutant(privtab: Callable[..., Any], policy: 
     assert ran.out.splitlines()[1:3] == ["scenarios: 1", f"policy: {policy.name}"]
     more = scenarios.with_name("more.scenarios.yaml")
     more.write_text(ran.out, encoding="utf-8")
-    again = privtab("test", policy, "--min-coverage", "100", "--min-mutation", "100")
+    again = privtab("test", policy, "--min", "coverage=100", "--min", "mutation=100")
     assert (again.code, again.err) == (0, "")
     assert privtab("test", policy, "--suggest").out == ""
     nothing = privtab("test", policy, "--suggest", "-o", scenarios.parent / "nothing.scenarios.yaml")
@@ -145,4 +145,4 @@ def test_bad_usage(privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pyt
     assert privtab("test").code == 2
     assert privtab("test", "no/such").code == 2
     assert privtab("test", "no/such.yaml").code == 3
-    assert privtab("test", "--min-coverage", "200").code == 2
+    assert privtab("test", "--min", "coverage=200").code == 2

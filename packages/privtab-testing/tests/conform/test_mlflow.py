@@ -36,7 +36,7 @@ def server() -> Iterator[Mlflow]:
 @pytest.mark.xdist_group("mlflow")
 def test_every_cell_agrees_with_the_readings_of_the_server(server: Mlflow, tmp_path: Path) -> None:
     output = tmp_path / "report.json"
-    options = ["--driver", str(DRIVER), "--url", server.url, "--token-file", str(server.secret), "--jobs", "2"]
+    options = ["--driver", str(DRIVER), "--url", server.url, "--token-file", str(server.secret), "--limit", "jobs=2"]
     code = run(["conform", f"{POLICY}{READINGS}", *options, "--format", "json", "-o", str(output)])
     report = json.loads(output.read_text(encoding="utf-8"))
     assert (code, report["failure"], report["left"]) == (0, None, [])

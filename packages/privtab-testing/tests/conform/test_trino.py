@@ -86,7 +86,7 @@ def conform(
         "--set",
         f"state={world.state}",
     ]
-    code = run([*command, "--jobs", "2", "--format", "json", "-o", str(output), *options])
+    code = run([*command, "--limit", "jobs=2", "--format", "json", "-o", str(output), *options])
     rows = json.loads(output.read_text(encoding="utf-8"))["rows"]
     return code, {row["row"]: row for row in rows}
 

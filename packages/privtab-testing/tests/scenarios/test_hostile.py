@@ -65,7 +65,7 @@ def test_the_command_says_what_was_not_decided_and_fails_the_least_share(
     shown = capsys.readouterr().out
     assert "not decided, and not counted" in shown
     assert "has more cells than the budget allows" in shown
-    assert run(["test", str(tmp_path / "p.yaml"), "--min-coverage", "0"]) == 1
+    assert run(["test", str(tmp_path / "p.yaml"), "--min", "coverage=0"]) == 1
     assert "1 row was not decided" in capsys.readouterr().err
 
 

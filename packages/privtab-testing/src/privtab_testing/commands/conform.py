@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from functools import partial
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
     from privtab_testing.conform.driver import Driver
     from privtab_testing.conform.report import Report
-    from privtab_testing.conform.run import AnswerFile
+    from privtab_testing.conform.run import AnswerFile, Settings
     from privtab_testing.conform.variant import VariantFile
     from privtab_testing.scenarios.masks import Key
 
@@ -79,9 +80,10 @@ def run(
     resume: Annotated[
         Path | None, option("--resume FILE", "Keep the answers in this file, and continue from it.")
     ] = None,
-    jobs: Annotated[int, option("--jobs -j", "Questions asked at once.", min=1, max=256)] = 1,
-    rate: Annotated[float | None, option("--rate N", "Questions per second at most.", min=0.01)] = None,
-    timeout: Annotated[float, option("--timeout SECONDS", "Longest wait for an answer.", min=0.1)] = 60.0,
+    limit: Annotated[
+        list[str] | None,
+        option("--limit NAME=N", "jobs=1 questions at once, rate=N a second, seconds=60 to wait for one; repeatable."),
+    ] = None,
     prefix: Annotated[str, option("--prefix TEXT", "Prefix of every created name.")] = "privtab_conform_",
     token: Annotated[
         str | None, option("--token-file FILE", "Bearer token for the system's server.", kind="TOKEN")
@@ -111,10 +113,11 @@ def run(
     from privtab_testing.conform.formats import summary
     from privtab_testing.conform.plan import plan
     from privtab_testing.conform.report import readings_of, report
-    from privtab_testing.conform.run import AnswerFile, Settings, run, sampled
+    from privtab_testing.conform.run import AnswerFile, run, sampled
 
     if not prefix.strip():
         raise UsageError("`--prefix` is empty: the objects of the test must be distinguishable from others")
+    settings = _limits(limit)
     chosen, program = ChosenPolicy.of(policy.policy), policy.program()
     if skeleton is not None:
         from privtab_testing.conform.skeleton import skeleton as written
@@ -139,7 +142,7 @@ def run(
         url,
         parse_key_values(set_, "--set", example="metalake=prod"),
         token=token,
-        timeout=timeout,
+        timeout=settings.timeout,
     )
 
     with err().spinner("planning", after=1.0):
@@ -171,7 +174,6 @@ def run(
         _clean(system, planned)
         return
     _set_probe(system, questions)
-    settings = Settings(jobs=jobs, rate=rate, timeout=timeout)
     with err().progress(len(questions), program.system) as tell:
         outcome = run(planned, questions, system, settings, answers=answers, on_answer=tell)
     if answers is not None:
@@ -227,6 +229,26 @@ def _propose(
         err().print(f"{file.path}: variant `{file.name}` with {count(len(found.changes), 'row')}")
     elif not found.unexplained:
         err().print("no variant is needed: every answer is that of the table")
+
+
+LEAST = {"jobs": 1, "rate": 0.01, "seconds": 0.1}
+"""The lowest value of each limit."""
+MOST_JOBS = 256
+
+
+def _limits(given: list[str] | None) -> Settings:
+    """How many questions are asked at once and a second, and how long one may take. Raises UsageError."""
+    from privtab_testing.conform.run import Settings
+
+    found = parse_key_values(given, "--limit", "NAME=N", example="jobs=4", names=tuple(LEAST))
+    for name, text in found.items():
+        whole = name == "jobs"
+        if not re.fullmatch(r"\d+" if whole else r"\d+(\.\d+)?", text) or float(text) < LEAST[name]:
+            raise UsageError(f"`--limit {name}={text}`: write a number from {LEAST[name]}")
+        if whole and int(text) > MOST_JOBS:
+            raise UsageError(f"`--limit {name}={text}`: write a number up to {MOST_JOBS}")
+    rate = float(found["rate"]) if "rate" in found else None
+    return Settings(jobs=int(found.get("jobs", 1)), rate=rate, timeout=float(found.get("seconds", 60)))
 
 
 def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:

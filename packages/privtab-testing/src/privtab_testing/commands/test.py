@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import UsageError, count, dataclass
+from privtab.base import UsageError, count, dataclass, parse_key_values
 from privtab.command import (
     OutputOption,
     argument,
@@ -54,30 +54,32 @@ class RunOptions:
         ),
     ] = None
     fail_fast: Annotated[bool, option("--fail-fast -x", "Stop at the first failure.")] = False
-    coverage: Annotated[
-        bool | None,
-        option("--coverage/--no-coverage", "Show which cells of each row are proved. (default: on, without a filter)"),
-    ] = None
     mutation: Annotated[bool, option("--mutation", "Show which faults no case would notice.")] = False
-    min_coverage: Annotated[
-        float | None, option("--min-coverage PCT", "Fail below this percentage of cells.", min=0, max=100)
-    ] = None
-    min_mutation: Annotated[
-        float | None, option("--min-mutation PCT", "Fail below this percentage of faults noticed.", min=0, max=100)
+    least: Annotated[
+        list[str] | None,
+        option("--min NAME=PCT", "Fail below coverage=PCT of cells, or mutation=PCT of faults noticed; repeatable."),
     ] = None
     suggest: Annotated[bool, option("--suggest", "Print scenarios for untested cells, to review and keep.")] = False
 
+    def minimum(self, name: str) -> float | None:
+        """The least percentage of coverage or mutation. Raises UsageError."""
+        given = parse_key_values(
+            self.least, "--min", "NAME=PCT", example="coverage=100", names=("coverage", "mutation")
+        )
+        for text in given.values():
+            if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) > 100:
+                raise UsageError(f"`--min` takes a percentage: write a number from 0 to 100, not `{text}`")
+        return float(given[name]) if name in given else None
+
     @property
     def covers(self) -> bool:
-        """True if coverage is measured."""
-        if self.coverage is not None:
-            return self.coverage
-        return self.filter_ is None or self.min_coverage is not None or self.suggest
+        """True if coverage is measured: without a filter, or where something depends on it."""
+        return self.filter_ is None or self.minimum("coverage") is not None or self.suggest
 
     @property
     def mutates(self) -> bool:
         """True if the mutation score is measured."""
-        return self.mutation or self.min_mutation is not None
+        return self.mutation or self.minimum("mutation") is not None
 
 
 def run(
@@ -105,7 +107,7 @@ def run(
       privtab test cdap/initial@use_cases
       privtab test cdap/final --engine both --mutation
       privtab test gravitino/1.1.0 --filter 'drop table*' -x
-      privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
+      privtab test --min coverage=100 --min mutation=100 --format junit -o build/scenarios.xml
       privtab test cdap/final --suggest -o final.more.scenarios.yaml
     """
     from privtab.pipeline import policy_paths
@@ -125,8 +127,8 @@ def run(
         not_written = f", and {output} was not written" if output else ""
         err().print(f"nothing is untested: there is nothing to suggest{not_written}")
     shortfalls = [
-        *_shortfalls(results, options.min_coverage, "cells are tested"),
-        *_shortfalls(results, options.min_mutation, "faults are noticed"),
+        *_shortfalls(results, options.minimum("coverage"), "cells are tested"),
+        *_shortfalls(results, options.minimum("mutation"), "faults are noticed"),
     ]
     for message in shortfalls:
         print_error(message)
