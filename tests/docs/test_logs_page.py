@@ -22,5 +22,5 @@ def test_the_table_of_columns_is_that_of_the_schema() -> None:
 
 
 def test_the_command_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["schema", "--of", "decisions"]) == 0
+    assert run(["schema", "decisions"]) == 0
     assert json.loads(capsys.readouterr().out) == log_schema()

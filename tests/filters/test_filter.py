@@ -187,7 +187,7 @@ def test_rows_in_a_store_are_joined_beside_it(
     for name in ("state_grants", "head", "Filters", "a b", "x; DROP TABLE head"):
         assert _app.run(["filter", "ann", "look", "box", *state, *rows, name]) == 2
     assert _app.run(["filter", "ann", "look", "box", *state, *rows[:2]]) == 2
-    assert _app.run(["store", "log", "grants.db", "--verify"]) == 0
+    assert _app.run(["store", "show", "grants.db", "--verify"]) == 0
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_rows_in_a_store_of_postgresql_are_joined_beside_it(
             kept = sql.execute("SELECT filter, depth, allowed FROM filters").fetchall()
             of_ann = [("shop/1 ann look box", *row) for row in ((-1, 0), (1, 1), (3, 0))]
             assert sorted(kept) == [*of_ann, ("shop/1 nobody look box", -1, 0)]
-        assert _app.run(["store", "log", address, "--verify"]) == 0
+        assert _app.run(["store", "show", address, "--verify"]) == 0
 
 
 def test_the_rows_of_one_request_are_not_those_of_another(client: Embedded) -> None:

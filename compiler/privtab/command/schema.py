@@ -8,7 +8,7 @@ from privtab.base import plugins
 from privtab.command._files import json_text
 from privtab.command._options import OutputOption
 from privtab.command._output import deliver
-from privtab.command._parameters import option
+from privtab.command._parameters import argument
 
 PANEL = "Write"
 
@@ -16,7 +16,7 @@ PANEL = "Write"
 def run(
     of: Annotated[
         Literal["policy", "decisions"],
-        option("--of policy|decisions", "Of policy files, or of rows of logged decisions."),
+        argument("[policy|decisions]", "Of policy files, or of rows of logged decisions."),
     ] = "policy",
     output: OutputOption = None,
 ) -> None:
@@ -24,7 +24,7 @@ def run(
 
     Example:
       privtab schema -o build/schema/policy.schema.json
-      privtab schema --of decisions
+      privtab schema decisions
     """
     if of == "policy":
         from privtab.language.syntax.keys import policy_schema

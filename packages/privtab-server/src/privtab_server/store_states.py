@@ -95,7 +95,7 @@ def _check_no_moment(url: str) -> None:
     if store is not None:
         raise UsageError(
             f"`{url[len(store) + 1 :]}` is not a moment: write {STORE}{store}@2026-03-03T12:00:00Z for a time, or {STORE}{store}@12 "
-            "for the number of a change, as `privtab store log` shows them"
+            "for the number of a change, as `privtab store show --after 0` shows them"
         )
 
 

@@ -63,9 +63,9 @@ def test_to_what_ran_before_the_last_change_and_forth_again(
     assert now(fleet) == (second.policy, second.state)
     back(privtab, fleet)
     assert now(fleet) == (third.policy, third.state)
-    back(privtab, fleet, "--policy")
+    back(privtab, fleet, "--only", "policy")
     assert now(fleet) == (first.policy, third.state)
-    back(privtab, fleet, "--state", "--why", "a wrong import")
+    back(privtab, fleet, "--only", "state", "--why", "a wrong import")
     assert now(fleet) == (first.policy, first.state)
     assert Registry.open(fleet.registry).channel("dev", "shop").why == "a wrong import"
 
@@ -74,11 +74,11 @@ def test_to_any_revision_and_to_any_release(privtab: Privtab, fleet: SidecarFlee
     first, _, third = run_before
     assert back(privtab, fleet, "--to", first.policy).code == 0
     assert now(fleet) == (first.policy, third.state)
-    assert back(privtab, fleet, "--to", first.state, "--state").code == 0
+    assert back(privtab, fleet, "--to", first.state, "--only", "state").code == 0
     assert now(fleet) == (first.policy, first.state)
     assert back(privtab, fleet, "--to", "3").code == 0
     assert now(fleet) == (third.policy, third.state)
-    assert back(privtab, fleet, "--to", "1", "--policy").code == 0
+    assert back(privtab, fleet, "--to", "1", "--only", "policy").code == 0
     assert now(fleet) == (first.policy, third.state)
     again = back(privtab, fleet, "--to", first.policy)
     assert "runs that already" in again.out
@@ -92,7 +92,7 @@ def test_the_beginning_of_a_revision_is_enough(
     ran = back(privtab, fleet, "--to", str(first.policy)[:10])
     assert ran.code == 0, ran.err
     assert now(fleet) == (first.policy, third.state)
-    ran = back(privtab, fleet, "--to", "", "--policy")
+    ran = back(privtab, fleet, "--to", "", "--only", "policy")
     assert ran.code == 2
     assert "keeps no policy `` of shop" in ran.err
 

@@ -41,7 +41,7 @@ def change(user: str, operation: str, entity: str, *more: str) -> int:
 
 def log(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     capsys.readouterr()
-    assert run(["store", "log", "grants.db", "--format", "json"]) == 0
+    assert run(["store", "show", "grants.db", "--after", "0", "--format", "json"]) == 0
     found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
     return found
 
@@ -180,13 +180,13 @@ def test_names_of_stores_may_contain_an_at_sign(lake: Path, capsys: pytest.Captu
 
 def test_a_store_is_loaded_from_any_state_and_verified(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["store", "create", "other.db", "-p", "lake.yaml", "--state", "store:grants.db", "--actor", "ann"]) == 0
-    assert run(["store", "log", "other.db", "--verify"]) == 0
+    assert run(["store", "show", "other.db", "--verify"]) == 0
     assert "2 changes, the last with hash " in capsys.readouterr().out
     assert run(["state", "diff", "store:grants.db", "store:other.db", "-p", "lake.yaml"]) == 0
     assert "no row changed" in capsys.readouterr().out
     with closing(sqlite3.connect("other.db")) as connection, connection:
         connection.execute("update journal set actor = 'bob' where actor = 'ann'")
-    assert run(["store", "log", "other.db", "--verify"]) == 1
+    assert run(["store", "show", "other.db", "--verify"]) == 1
     assert "was altered" in capsys.readouterr().err
     assert run(["store", "create", "third.db", "-p", "lake.yaml"]) == 0
 
@@ -219,7 +219,7 @@ def test_entities_are_deleted_as_far_as_the_policy_allows(lake: Path, capsys: py
 
 def test_a_change_is_shown_and_taken_back_by_an_operation(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert change("root", "grant", "lake:l", "--add", OWNER, "--yes") == 0
-    assert run(["store", "log", "grants.db", "--after", "2"]) == 0
+    assert run(["store", "show", "grants.db", "--after", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"  + {OWNER}"
 
     def undo(number: int, user: str, *options: str) -> int:
@@ -313,7 +313,7 @@ def test_an_entity_with_a_flat_id_is_created_in_another(
 def test_the_journal_is_a_page_with_what_takes_each_change_back(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "user:<script>"
     assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT.replace('user:eve', hostile)}", "--yes") == 0
-    assert run(["store", "log", "grants.db", "--page", "journal.html"]) == 0
+    assert run(["store", "show", "grants.db", "--page", "journal.html"]) == 0
     page = (lake / "journal.html").read_text(encoding="utf-8")
     assert "<script" not in page
     assert "user:&lt;script&gt;" in page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import ExitCode, UsageError
 from privtab.command import argument, deliver, option, out, print_error
@@ -33,8 +33,7 @@ def run(
     to: Annotated[
         str | None, option("--to REVISION|N", "A stored revision, a prefix of one, or the number of a release.")
     ] = None,
-    policy: Annotated[bool, option("--policy", "Roll back only the policy.")] = False,
-    state: Annotated[bool, option("--state", "Roll back only the state.")] = False,
+    only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
     signing_key: Annotated[
         Path | None,
         option("--signing-key FILE", "Sign again with this key, for verifiers that refuse older sequences; PEM."),
@@ -49,8 +48,8 @@ def run(
     Example:
       privtab registry rollback lake --registry registry/ --channel prod
       privtab registry rollback lake -r registry/ --to 3f5a0c2be1d94f77 --why "orders were open to all"
-      privtab registry rollback lake -r registry/ -c prod --to 1 --policy
-      privtab registry rollback lake -r registry/ -c prod --state
+      privtab registry rollback lake -r registry/ -c prod --to 1 --only policy
+      privtab registry rollback lake -r registry/ -c prod --only state
     """
     opened, channel = open_registry(release.registry), release.channel
     with release.reader() as read:
@@ -61,7 +60,7 @@ def run(
             print_error(before.trouble)
         if before.sequence == 0:
             raise UsageError(no_channel(opened, f"{channel}/{system}"))
-        goal = _target(rollout, before, to, policy=policy, state=state)
+        goal = _target(rollout, before, to, policy=only == "policy", state=only == "state")
         if signing_key is not None:
             _sign_again(rollout, goal, before, signing_key, signature)
         started = time.perf_counter()

@@ -101,20 +101,37 @@ def show(
         str | None, argument("NAME", "user:NAME, group:NAME, role:NAME or TYPE:PATH. Default: all.")
     ] = None,
     at: Annotated[str | None, option("--at MOMENT", "Time, or number of a change. Default: now.")] = None,
+    after: Annotated[
+        int | None, option("--after N", "Show who changed what instead, after change N; 0: all changes.", min=0)
+    ] = None,
+    page: Annotated[Path | None, option("--page FILE", "Write all changes to an HTML page, the newest first.")] = None,
+    verify: Annotated[bool, option("--verify", "Check instead that hashes, changes and rows agree.")] = False,
     token: TokenOption = None,
     ca: CaFileOption = None,
     format_: FormatOption = "text",
 ) -> None:
-    """Show the rows of a store, all or those that name a principal or an entity, now or at a moment of its journal.
+    """Show the rows of a store, all or those that name a principal or an entity, now or at a moment; or its changes.
 
     All rows of a database as JSON are a state: commands take it for `--state`. They also take `store:STORE` and
     `store:STORE@MOMENT`. A server shows the rows that the user of the token may see.
+
+    `--verify` checks that the journal is unaltered and that its changes give exactly the rows of the store, and exits with 1
+    if not.
 
     Example:
       privtab store show grants.db role:l/reader
       privtab store show grants.db --at 2026-03-03T12:00Z --format json > state.json
       privtab store show https://grants.example user:ben --token-file token
+      privtab store show grants.db --after 0 --format json
+      privtab store show grants.db --page journal.html
+      privtab store show grants.db --verify
     """
+    if after is not None or page is not None or verify:
+        given = {"NAME": name, "--at": at, "--token-file": token, "--ca": ca}
+        if wrong := [word for word, value in given.items() if value is not None]:
+            raise UsageError(f"{wrong[0]} is for rows: leave it out with `--after`, `--page` and `--verify`")
+        _show_changes(store, after, page, format_, verify=verify)
+        return
     rows = listed(Settings(store=store, token=token, ca=ca), name, at)
     value: Any = [{"table": table, "row": dict(row)} for table, row in rows]
     if name is None and not is_http(store):
@@ -175,28 +192,11 @@ def change(
     fail_if(stay)
 
 
-@app.command("log")
-def log(
-    url: UrlArgument,
-    after: Annotated[int, option("--after N", "Only changes after this number.", min=0)] = 0,
-    page: Annotated[Path | None, option("--page FILE", "Write an HTML page instead, the newest change first.")] = None,
-    verify: Annotated[bool, option("--verify", "Check instead that hashes, changes and rows agree.")] = False,
-    format_: FormatOption = "text",
-) -> None:
-    """List who changed what in a store, and when.
-
-    `--verify` checks that the journal is unaltered and that its changes give exactly the rows of the store, and exits with 1
-    if not.
-
-    Example:
-      privtab store log grants.db
-      privtab store log grants.db --after 1 --format json
-      privtab store log grants.db --page journal.html
-      privtab store log grants.db --verify
-    """
+def _show_changes(url: str, after: int | None, page: Path | None, format_: FormatOption, *, verify: bool) -> None:
+    """Show the changes in the journal of a store, or write them to a page, or check the journal."""
     store = opened_store(url)
     if verify:
-        if after or page is not None or format_ != "text":
+        if after is not None or page is not None or format_ != "text":
             raise UsageError("`--verify` looks at the whole journal, and lists nothing")
         faults = store.verify()
         for fault in faults:
@@ -205,7 +205,7 @@ def log(
         head = store.head()
         out().print(f"{count(head.number, 'change')}, the last with hash {head.hash}")
         return
-    found = store.log(after)
+    found = store.log(after or 0)
     if page is not None:
         from privtab_server.store.journal import journal_page
 

@@ -315,7 +315,9 @@ def replayed(connection: Connection, shown: str, number: int | None, moment: int
         created = True
         rows.apply(row["number"], Entry.of(row).changes)
     if not created:
-        raise UsageError(f"{shown} did not exist at {moment_text(moment or 0)}; `privtab store log` lists its changes")
+        raise UsageError(
+            f"{shown} did not exist at {moment_text(moment or 0)}; `privtab store show --after 0` lists its changes"
+        )
     return rows
 
 
