@@ -174,6 +174,6 @@ def test_scenarios_name_active_roles(privtab: Callable[..., Any], folder: Path, 
         "  - {name: as nobody, user: ben, action: read, resource: item:s/a/y, active_roles: [], decision: deny}\n",
         encoding="utf-8",
     )
-    ran = privtab("test", tmp_path / "shop.yaml", "--no-coverage")
+    ran = privtab("test", tmp_path / "shop.yaml")
     assert ran.code == 0, ran.out + ran.err
     assert "2 cases passed" in ran.out

@@ -40,11 +40,9 @@ def fleet(idle_fleet: SidecarFleet) -> SidecarFleet:
 
 
 def deploy(privtab: Privtab, idle_fleet: SidecarFleet, *more: object, watched: bool = True) -> Any:
-    server = (
-        ["--server", idle_fleet.server, "--wait", f"sidecars={len(idle_fleet.urls)}", "--wait", "seconds=40"]
-        if watched
-        else []
-    )
+    server = ["--server", idle_fleet.server, "--wait", f"sidecars={len(idle_fleet.urls)}"] if watched else []
+    if watched and not any(str(word).startswith("seconds=") for word in more if "--wait" in more):
+        server += ["--wait", "seconds=40"]
     return privtab("deploy", idle_fleet.policy, "-r", idle_fleet.registry, *map(str, server), *map(str, more))
 
 

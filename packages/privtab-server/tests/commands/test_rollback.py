@@ -151,7 +151,7 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
         (["--to", "ffffffffffffffff"], "keeps no policy or state `ffffffffffffffff`"),
         (["--to", "../../etc"], "keeps no policy or state"),
         (["--to", ""], "keeps no policy or state ``"),
-        (["--to", "", "--state"], "keeps no state ``"),
+        (["--to", "", "--only", "state"], "keeps no state ``"),
         (["--channel", "prod"], "has no channel prod/shop; there are: dev/shop"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_failure_ends_in_one_and_shows_its_row(privtab: Callable[..., Any], po
 
 
 def test_without_a_case_nothing_is_tested(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
-    ran = privtab("test", policy, "--no-coverage")
+    ran = privtab("test", policy)
     assert ran.code == 2
     assert "no scenarios, so nothing was tested" in ran.err
     suggested = privtab("test", policy, "--suggest")

@@ -75,7 +75,7 @@ def test_suggested_entries_for_many_flags_are_few_and_hold(tmp_path: Path) -> No
     suggested = tmp_path / "p.scenarios.yaml"
     run(["test", str(tmp_path / "p.yaml"), "--suggest", "-o", str(suggested)])
     assert 0 < len(suggested.read_text()) < 100_000
-    assert run(["test", str(tmp_path / "p.yaml"), "--no-coverage"]) == 0
+    assert run(["test", str(tmp_path / "p.yaml")]) == 0
 
 
 def test_rows_that_require_each_other_twice_are_scored_and_suggested(tmp_path: Path) -> None:

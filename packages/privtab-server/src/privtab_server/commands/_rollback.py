@@ -51,6 +51,7 @@ def run(
       privtab registry rollback lake -r registry/ -c prod --to 1 --only policy
       privtab registry rollback lake -r registry/ -c prod --only state
     """
+    release.waits()
     opened, channel = open_registry(release.registry), release.channel
     with release.reader() as read:
         signed = signing_key is not None or opened.requires_signatures()

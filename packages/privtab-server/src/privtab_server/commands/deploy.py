@@ -118,6 +118,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
       privtab deploy lake.yaml --state state.yaml --push http://127.0.0.1:8181
     """
     kinds = deploy.accepted()
+    release.waits()
     report = DeployReport(quiet=release.quiet)
     if deploy.push is not None:
         excluded = {

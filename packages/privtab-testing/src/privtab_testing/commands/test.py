@@ -110,6 +110,7 @@ def run(
       privtab test --min coverage=100 --min mutation=100 --format junit -o build/scenarios.xml
       privtab test cdap/final --suggest -o final.more.scenarios.yaml
     """
+    options.minimum("coverage")  # a percentage that is none is refused before anything runs
     from privtab.pipeline import policy_paths
     from privtab_testing.scenarios.collect import plans
 
