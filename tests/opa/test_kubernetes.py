@@ -267,7 +267,7 @@ class Cluster:
             sys.executable,
             "-m",
             "privtab",
-            *self.arguments("privtab-registry", "registry", host="127.0.0.1", port=str(self.port)),
+            *self.arguments("privtab-registry", "registry", listen=f"127.0.0.1:{self.port}"),
         ]
         with (self.folder / "registry.log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)

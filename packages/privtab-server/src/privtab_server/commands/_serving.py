@@ -79,7 +79,9 @@ class ServerSettings:
 
     def address(self) -> tuple[str, int]:
         """The address and the port. Raises UsageError."""
-        found = re.fullmatch(r"(?:(?P<host>[^\[\]:]+|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})", self.listen)
+        found = re.fullmatch(
+            r"(?:(?P<host>[^\[\]:]+|\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})", self.listen
+        )
         if found is None or int(found["port"]) > 65535:
             raise UsageError(f"`--listen {self.listen}`: write 8080, 0.0.0.0:8080 or [::1]:8080")
         return (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
