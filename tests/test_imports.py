@@ -85,6 +85,7 @@ ALLOWED: dict[str, set[str]] = {
         "state",
     },
     "privtab_pages": {
+        "privtab_connect",
         "backends",
         "checks",
         "command",
