@@ -69,7 +69,7 @@ def test_decide_writes_every_row(
     assert "add `--overwrite`" in err
 
     code, output, _ = run(capsys, "decide", *common, "-o", tmp_path / "few.csv", "--keep", "denied", "--quiet")
-    assert (code, output["format"], output["rows"]) == (0, "csv", 1)
+    assert (code, output["format"], output["kind"], output["rows"]) == (0, 1, "csv", 1)
 
     code, output, _ = run(capsys, "decide", *common, "--explain", "--quiet")
     assert (code, output["plan"]) == (0, "kernel")

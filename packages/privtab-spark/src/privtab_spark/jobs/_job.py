@@ -22,7 +22,6 @@ from privtab.base import (
     UsageError,
     nearest,
     parse_key_values,
-    printable_json,
     printable_output,
 )
 from privtab_analysis.given_options import parts_given
@@ -94,8 +93,9 @@ class JobSession:
 
     def show(self, result: Mapping[str, Any], lines: Sequence[str]) -> None:
         """Print the result of a job on standard output, as JSON or as lines."""
-        text = printable_json(result, indent=True, default=str) if self.format == "json" else "\n".join(lines)
-        sys.stdout.write(text + "\n")
+        from privtab.command import deliver
+
+        deliver(dict(result) if self.format == "json" else "\n".join(lines) + "\n")
         sys.stdout.flush()
 
     def explain(self, choice: Choice) -> int:
@@ -204,7 +204,7 @@ class OutputTable:
             writer = frame.observe(observation, *counted).write.format(kind).options(**_WRITING.get(kind, {}))
             writer.mode("overwrite" if self.overwrite else "error").save(place)
             progress.place = None
-        return {"output": output, "format": kind, **observation.get}
+        return {"output": output, "kind": kind, **observation.get}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
