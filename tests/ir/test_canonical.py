@@ -25,6 +25,7 @@ from privtab.ir.nodes import (
     RESOURCE,
     And,
     Atom,
+    ByType,
     EntityType,
     Formula,
     Has,
@@ -255,3 +256,12 @@ def test_what_atoms_entail_holds_in_every_state(seed: int) -> None:
                     assert exact.implies(And.of(*premises), conclusion), (premises, conclusion, of.semantics)
         for several, entailed in form.entailments(found):
             assert exact.implies(And.of(*several), entailed), (several, entailed, of.semantics)
+
+
+def test_the_order_tells_attributes_of_several_types_apart() -> None:
+    table = generated_programs.program(18, "attributes", "nobody")
+    form = Canonical(table)
+    atoms = {atom for found in form.minimal_sets(table.rules["user", "Op0"].requires) for atom in frozenset(found)}
+    choices = [atom.text for atom in atoms if isinstance(atom, ByType)]
+    assert len(choices) > len({*choices})
+    assert len({form.order(atom) for atom in atoms}) == len(atoms)

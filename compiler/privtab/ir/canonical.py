@@ -187,7 +187,7 @@ class Canonical:
 
     def _order(self, atom: Leaf) -> tuple[int, str, int, str]:
         if isinstance(atom, ir.ByType):
-            return (6, atom.slot, 0, atom.text)
+            return (6, atom.slot, 0, f"{atom.text}\0{atom.cases}")  # attributes of several types have one text
         if not isinstance(atom, ir.OnTarget):
             return (atom.kind.rank, "", 0, repr(atom))
         target, below = atom.target, isinstance(atom, ir.Below)
