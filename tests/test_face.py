@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "internals" / "face.md"
 ROOMS = (*sorted(path.name for path in PACKAGES[0].iterdir() if (path / "__init__.py").exists()), "pipeline")
 MOST = 314
 """The names of the core that packages take; it only falls, until it is 320."""
-MOST_ALONE = 43
+MOST_ALONE = 44
 """The names that one package alone takes; Spark and the analysis aside, which read the program, the index and the kernel."""
 READERS = {"privtab_analysis", "privtab_spark"}
 HEAD = """\
