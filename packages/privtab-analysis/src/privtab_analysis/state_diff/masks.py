@@ -5,14 +5,14 @@ The evaluator of entitlements says for whom an atom holds, once for each path an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from privtab.base import Entity, GivenAttributes
 from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.equivalence import prefixes
 from privtab_analysis.entitlements.evaluator import Evaluator
-from privtab_analysis.entitlements.request_forms import EntityQuestion, Part
+from privtab_analysis.entitlements.request_forms import MOST_PARTS, EntityQuestion, Part
 from privtab_analysis.state_diff.subjects import Question, Subject, SubjectSets
 
 Difference: TypeAlias = tuple[bool, int, GivenAttributes, frozenset[Subject]]
@@ -55,6 +55,9 @@ class Forms:
         example = evaluator.question(question.request(objects, GivenAttributes.NONE))
         if example is None or question.before or any(a.comparison for a in example.form.plan.condition.atoms()):
             return None
+        total: Callable[[Iterable[int]], int] = sum
+        if example.form.plan.condition.fold(lambda _: 1, total, total) > MOST_PARTS:
+            return None  # its parts stand in many places, and here each is looked at wherever it stands
         return _Form(example, self._node(example.form.condition))
 
     def _node(self, part: Part) -> _Node:
