@@ -355,6 +355,65 @@ def test_a_type_called_anyone_is_not_everybody() -> None:
     ]
 
 
+STAFF = """\
+model
+  schema 1.1
+type user
+type group
+  relations
+    define member: [user]
+type role
+  relations
+    define assignee: [user, group#member, role#assignee]
+type page
+  relations
+    define reader: [role#assignee]
+"""
+
+
+def test_roles_that_roles_hold(tmp_path: Path) -> None:
+    made = derived(STAFF)
+    assert told(made) == []
+    tuples = [
+        ("user:ida", "assignee", "role:chief"),
+        ("user:ole", "member", "group:night"),
+        ("group:night#member", "assignee", "role:clerk"),
+        ("role:chief#assignee", "assignee", "role:clerk"),
+        ("role:chief#assignee", "reader", "page:plan"),
+        ("role:clerk#assignee", "reader", "page:log"),
+    ]
+    decide, _ = decided(tmp_path, made, tuples)
+    asked = [
+        (user, "reader", page) for user in ("user:ida", "user:ole", "user:ulf") for page in ("page:plan", "page:log")
+    ]
+    evaluator = Evaluator(made.model, tuples)
+    assert [decide(*each) for each in asked] == [evaluator.has(*each) for each in asked]
+    assert [evaluator.has(*each) for each in asked] == [True, True, False, True, False, False]
+
+
+def test_a_role_of_members_whom_the_model_works_out_is_nobodys(tmp_path: Path) -> None:
+    hired = "define hired: [user]\n    define member: [user] and hired"
+    made = derived(STAFF.replace("define member: [user]", hired))
+    assert {(each.of, each.why) for each in made.unsaid} >= {
+        ("`assignee` of `role`", "`group#member`: the model works them out"),
+        ("`reader` of `page`", "`role#assignee`: the model works them out"),
+    }
+    tuples = [
+        ("user:ole", "member", "group:night"),
+        ("group:night#member", "assignee", "role:clerk"),
+        ("role:clerk#assignee", "reader", "page:log"),
+    ]
+    decide, _ = decided(tmp_path, made, tuples)
+    assert not decide("user:ole", "reader", "page:log")
+
+
+def test_holders_of_a_role_are_no_members_of_a_group() -> None:
+    made = derived(STAFF.replace("define member: [user]", "define member: [user, role#assignee]"))
+    assert told(made) == [
+        "model.fga:6:12: error: `member` of `group`: `role#assignee`: users and groups alone are members"
+    ]
+
+
 def test_members_whom_the_model_works_out_are_not_those_of_the_tuples() -> None:
     group = "define banned: [user]\n    define member: [user] but not banned"
     made = derived(WHOLE.replace("define member: [user, group#member]", group))

@@ -221,7 +221,7 @@ class Derived:
                     self._say(name, word, f"a relation to a {name}, which is a principal")
                 elif isinstance(relation.tree, Direct):
                     for each in relation.tree.types:
-                        if each != USER and not self._members(each):
+                        if each != USER and not (each in {"group#member", f"{name}#{word}"} and self._members(each)):
                             self._say(
                                 name, word, f"`{each.replace(' ', ' with ')}`: users and groups alone are members"
                             )
@@ -238,9 +238,15 @@ class Derived:
         return {name: value for name, value in given.items() if value}
 
     def _principal(self, name: str) -> bool:
-        """Whether a type is one of principals: it is called so, and has the relation that makes it one directly."""
+        """Whether a type is one of principals: it is called so, and has the relation that makes it one directly.
+
+        A role is none if members of groups have it whom the model works out: all whom tuples name as members would have it.
+        """
         relation = self.model[name].get(MEMBERS.get(name, ""))
-        return relation is not None and isinstance(relation.tree, Direct)
+        if relation is None or not isinstance(relation.tree, Direct):
+            return False
+        of_groups = name != "group" and any(each.split()[0] == "group#member" for each in relation.tree.types)
+        return not of_groups or "group" not in self.model or self._principal("group")
 
     def _members(self, each: str) -> bool:
         """Whether a type is the members of a group, or the holders of a role, of the model."""
@@ -435,7 +441,9 @@ class Derived:
             ),
         ]
         public = ", everyone: public" if everyone else ""
-        groups = ", hierarchy: [groups]" if any("group#member" in d.types for d in self._directs("group")) else ""
+        usersets = {f"{kind}s": f"{kind}#{word}" for kind, word in MEMBERS.items()}
+        nested = [kind for kind, each in usersets.items() if any(each in d.types for d in self._directs(kind[:-1]))]
+        groups = f", hierarchy: [{', '.join(nested)}]" if nested else ""
         yield f"semantics: {{inheritance: none, deny: none, owner: {{kinds: [{', '.join(kinds)}]}}{public}{groups}}}"
         yield "tables:"
         for name, of_type in rows.items():
