@@ -234,7 +234,8 @@ class Comparison:
         sets = (all_sets[0].among(batch.subjects), all_sets[1].among(batch.subjects))
         # Where entities lie elsewhere, or types nest, a path does not tell everything.
         by_path = not self.program.flat and not self.tree.nested
-        answers = BatchAnswers(sets, self._forms, self.number, self.tally, by_path=by_path)
+        one_policy = self.sides[0].program is self.sides[1].program
+        answers = BatchAnswers(sets, self._forms, self.number, self.tally, by_path=by_path, one_policy=one_policy)
         # Without an object of a type, no question is about the type.
         for type_ in filter(self.tree.paths.get, ("", *self.program.entities)):
             plain, others = (

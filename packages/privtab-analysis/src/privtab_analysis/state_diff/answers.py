@@ -48,13 +48,14 @@ class BatchAnswers:
         tally: Tally,
         *,
         by_path: bool,
+        one_policy: bool,
     ) -> None:
-        """`number`: equal for questions that ask the same. `by_path`: whether the path of an entity tells everything."""
+        """`number`: equal for questions that ask the same. `by_path`: whether the path of an entity tells everything. `one_policy`: of both sides."""
         self._sets = sets
         self._number = number
         self._tally = tally
         self.equivalence = sets[0].equivalence(sets[1]) if by_path else None
-        self._masks = BatchMasks(forms, sets) if by_path else None
+        self._masks = BatchMasks(forms, sets) if by_path and one_policy else None
         self._differing: dict[tuple[int, Key], list[Difference]] = {}
         """The differences by the number of the question and the key of its objects."""
 
@@ -86,12 +87,13 @@ class BatchAnswers:
     def _of_rule(self, variants: Sequence[Question], objects: Mapping[str, Entity]) -> list[Difference]:
         """The differences of a rule, decided once for objects that are alike."""
         assert self.equivalence is not None
-        assert self._masks is not None
         key = self.equivalence.key({slot: (e.type, e.id) for slot, e in objects.items()}, variants[0].privileges)
         assert key is not None
         asked = self._number(variants), key
         if asked not in self._differing:
-            found = self._masks.differences(variants, objects, same=self.equivalence.same(key))
+            found = None
+            if self._masks is not None:
+                found = self._masks.differences(variants, objects, same=self.equivalence.same(key))
             if found is None:
                 found = [*self._differences(variants, objects)]
             else:
