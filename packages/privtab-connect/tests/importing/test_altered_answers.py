@@ -7,14 +7,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from recorded_answers import ANSWERS, POLICIES, VALUES, RecordedAnswers
 from seeds import seeds
 
-from privtab.base import FileError
+from privtab.base import FileError, SourceFile
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab_connect.importing.document import ImportStep, load
@@ -40,14 +39,7 @@ class Place(NamedTuple):
 
 @cache
 def program(document: str) -> Program:
-    folder = Path(__file__).parent / "__pycache__"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{document}_policy.yaml"
-    path.write_text(POLICIES[document], encoding="utf-8")
-    try:
-        return load_program(path)
-    finally:
-        path.unlink()
+    return load_program(SourceFile.of("policy.yaml", POLICIES[document]))
 
 
 def imported(document: str, answers: Mapping[str, Any]) -> ImportResult:

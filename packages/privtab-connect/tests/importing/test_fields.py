@@ -29,6 +29,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
         "Groups": {"totalResults": 1, "Resources": [{"id": "g", "displayName": "hr", "members": [{"value": "1"}]}]},
     },
     "unitycatalog": {
+        "api/1.0/unity-control/scim2/Users": {"totalResults": 1, "Resources": [{"userName": "ann@x", "active": True}]},
         "catalogs": {"catalogs": [{"name": "c"}]},
         "permissions/catalog/c": {"privilege_assignments": [{"principal": "ann@x", "privileges": ["SELECT"]}]},
         "schemas": {"schemas": [{"name": "s"}]},
