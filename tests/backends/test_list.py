@@ -45,7 +45,7 @@ def test_the_files_are_those_that_bundles_and_commands_write(capsys: pytest.Capt
     assert backend_files(program, "rego", artifacts) == artifacts.modules
     assert run(["describe", POLICY, "--format", "json"]) == 0
     described = json.loads(backend_files(program, "describe", artifacts)["policy.json"])
-    assert described == json.loads(capsys.readouterr().out)
+    assert {"format": 1, **described} == json.loads(capsys.readouterr().out)
 
 
 def test_no_other_list_names_back_ends() -> None:
