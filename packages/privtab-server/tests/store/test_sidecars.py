@@ -303,7 +303,7 @@ def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: p
         assert f"`{options[0]}` is for the bundles of `--channel NAME`" in capsys.readouterr().err
     arguments += ["--channel", "live", "--sidecar-token-file", str(lake.sidecar_tokens)]
     assert run([*arguments, "--signature", "sequence=1"]) == 2
-    assert "say how to sign: give `--signing-key`" in capsys.readouterr().err
+    assert "`--signature` says how to sign: give `--signing-key`" in capsys.readouterr().err
     assert run([*arguments, "--signing-key", str(lake.tokens)]) == 2
     assert "is not a private key in PEM" in capsys.readouterr().err
 
