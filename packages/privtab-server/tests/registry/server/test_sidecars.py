@@ -46,7 +46,9 @@ def fleet(server: Server, **more: Any) -> dict[str, Any]:
     return {sidecar["id"]: sidecar for sidecar in found["sidecars"]} | {"": found}
 
 
-def test_a_release_arrives_at_an_opa_that_waits_for_it(serving: Any, opas: Any, registry: Registry, packed: ExampleBundles) -> None:
+def test_a_release_arrives_at_an_opa_that_waits_for_it(
+    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles
+) -> None:
     server = serving()
     (opa,) = opas(configuration(server.url, instance="one", labels="app=web,zone=a"))
     until(lambda: runs(opa, registry))
