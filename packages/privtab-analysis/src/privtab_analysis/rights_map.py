@@ -14,6 +14,7 @@ from typing import TypeAlias
 from privtab.base import Entity, GivenAttributes, dataclass
 from privtab.ir import RESOURCE, Rule, Tool
 from privtab_analysis.entitlements.columns import Columns
+from privtab_analysis.entitlements.equivalence import EntityEquivalence
 from privtab_analysis.state_diff import Comparison
 from privtab_analysis.state_diff.entities import EntityClass
 from privtab_analysis.state_diff.subjects import Question, Subject, SubjectSets
@@ -98,16 +99,17 @@ def _in_columns(comparison: Comparison, subjects: Sequence[Subject], type_: str,
 def _in_classes(comparison: Comparison, subjects: Sequence[Subject], type_: str, address: str) -> Counting:
     division, under = comparison.classes(subjects, frozenset([address]))
     classes = [found for cut in sorted(under) for found in division.of(type_, cut)]
-    counted = partial(_counted, comparison, SubjectSets(comparison.sides[0], subjects), classes)
+    sets = SubjectSets(comparison.sides[0], subjects)
+    # As in a comparison of states, a path tells everything unless entities lie elsewhere, or types nest.
+    equivalence = None if comparison.program.flat or comparison.tree.nested else sets.equivalence()
+    counted = partial(_counted, sets, equivalence, classes)
     return sum(found.count for found in classes), counted
 
 
 def _counted(
-    comparison: Comparison, sets: SubjectSets, classes: Sequence[EntityClass], question: Question
+    sets: SubjectSets, equivalence: EntityEquivalence | None, classes: Sequence[EntityClass], question: Question
 ) -> Mapping[Subject, int]:
     found: Counter[Subject] = Counter()
-    # As in a comparison of states, a path tells everything unless entities lie elsewhere, or types nest.
-    equivalence = None if comparison.program.flat or comparison.tree.nested else sets.equivalence()
     alike: dict[object, tuple[Entity, int]] = {}
     for number, class_ in enumerate(classes):
         first = class_.first
