@@ -60,12 +60,10 @@ class BatchAnswers:
         """The differences by the number of the question and the key of its objects."""
 
     def differing(self, inquiry: Inquiry, objects: Mapping[str, Entity], key: Key | None) -> list[Differing]:
-        """The rules that are decided differently about some objects; `key`: that of the objects."""
-        found = None if key is None else inquiry.known.get(key)
-        if found is None:
-            found = [*self._differing_rules(inquiry, objects, alike=key is not None)]
-            if key is not None and not inquiry.given:
-                inquiry.known[key] = found
+        """The rules that are decided differently about some objects of which nothing is known yet; `key`: that of the objects."""
+        found = [*self._differing_rules(inquiry, objects, alike=key is not None)]
+        if key is not None and not inquiry.given:
+            inquiry.known[key] = found
         return found
 
     def _differing_rules(
