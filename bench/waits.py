@@ -204,8 +204,10 @@ print(time.process_time() - begun)
 @contextmanager
 def _server(python: str, folder: Path, *arguments: str) -> Iterator[tuple[str, Callable[[], float]]]:
     """A server of the command line: its URL, and its processor time until now."""
+    # An earlier tree has another option for the port.
+    port = "--listen" if "--listen" in _run(python, "-m", "privtab", arguments[0], "--help") else "--port"
     with subprocess.Popen(
-        [python, "-m", "privtab", *arguments, "--listen", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [python, "-m", "privtab", *arguments, port, "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:  # fmt: skip
         assert process.stdout is not None
         try:
