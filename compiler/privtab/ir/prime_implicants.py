@@ -60,7 +60,7 @@ def completed(
     for atoms in sets:
         own = reduce(and_, (worlds.where(atom) for atom in atoms & part if isinstance(atom, Compare)), worlds.all)
         given[atoms - part] = given.get(atoms - part, 0) | own
-    needed = {atoms: _union(map(bits.__getitem__, atoms)) for atoms in given}
+    own_bits = {atoms: _union(map(bits.__getitem__, atoms)) for atoms in given}
     found: dict[AtomSet, Mask] = {}
     lacking: dict[AtomSet, int] = {}
     """For each set that was found, the bits of the atoms that it does not give: it suffices for the sets without any of them."""
@@ -72,16 +72,16 @@ def completed(
         if others is not None and others not in found:
             worlds.spend(len(given))
             lacks = lacking[others] = _union(bit for atom, bit in bits.items() if not entails(others, atom))
-            found[others] = _union(mask for known, mask in given.items() if not needed[known] & lacks)
-            own = _union(map(bits.__getitem__, others))
+            found[others] = _union(mask for known, mask in given.items() if not own_bits[known] & lacks)
+            own = own_bits[others] = _union(map(bits.__getitem__, others))
             for further, mask in given.items():
                 if mask & ~found[others]:
-                    union = own | needed[further]
+                    union = own | own_bits[further]
                     if union not in together:
                         together[union] = joined(others | further)
                         waiting.append(together[union])
     worlds.name_only_what_is_needed([*found.values()])
-    said = [(_union(map(bits.__getitem__, others)), lacking[others], mask) for others, mask in found.items()]
+    said = [(own_bits[others], lacking[others], mask) for others, mask in found.items()]
     for (others, mask), (own, lacks, _) in zip(found.items(), said, strict=True):
         weaker = [known_mask for known, known_lacks, known_mask in said if not known & lacks and own & known_lacks]
         cubes = (cube for cube in worlds.weakest(mask) if all(cube & ~known for known in weaker))
