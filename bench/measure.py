@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import http.client
 import json
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -83,6 +84,10 @@ class Report:
     part: str
     tables: tuple[Table, ...] = ()
     targets: tuple[Target, ...] = ()
+    repetitions: str = ""
+    """What the page says of repetitions, where rows have each their own."""
+    adds: bool = False
+    """Whether the rows of an earlier run stay on the page that this one has not measured again."""
 
 
 class WrongAnswerError(Exception):
@@ -149,6 +154,24 @@ def markdown(report: Report) -> str:
     if report.targets:
         parts.append(_markdown_table(targets_table(report.targets)))
     return "\n\n".join(parts)
+
+
+def with_earlier_rows(report: Report, text: str) -> Report:
+    r"""A report of one table with the rows of `text`, the Markdown of an earlier run, that it has not measured again.
+
+    A new row stands where a row of its name stood, or at the end. Raises WrongAnswerError where the earlier table has other columns.
+
+    >>> table = Table(title="Waits", columns=("what", "s"), rows=(("b", "2"), ("c", "3")))
+    >>> text = "**Waits**\n\n| what | s |\n|---|---:|\n| a | 8 |\n| b | 9 |\n"
+    >>> with_earlier_rows(Report(part="waits", tables=(table,)), text).tables[0].rows
+    (('a', '8'), ('b', '2'), ('c', '3'))
+    """
+    (table,) = report.tables
+    columns, *earlier = [tuple(re.split(r" ?\| ?", line)[1:-1]) for line in text.splitlines() if line.startswith("| ")]
+    if columns != table.columns:
+        raise WrongAnswerError(f"an earlier run has the columns {', '.join(columns)}: run all groups")
+    rows = {row[0]: row for row in (*earlier, *table.rows)}
+    return replace(report, tables=(replace(table, rows=tuple(rows.values())),))
 
 
 def targets_table(targets: Sequence[Target]) -> Table:

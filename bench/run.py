@@ -43,13 +43,12 @@ import questions
 import replaying
 import spark
 import spark_scale
-import start
 import store
 import store_feed
 import store_reads
 import tables
 import waits
-from measure import Report, WrongAnswerError, markdown, targets_table
+from measure import Report, WrongAnswerError, markdown, targets_table, with_earlier_rows
 from rich.console import Console
 from rich.table import Table as RichTable
 from workload import SIZES
@@ -68,7 +67,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "activation": activation.report,
     "embedded": embedded.report,
     "tables": tables.report,
-    "start": start.report,
+    "start": waits.report_commands,
     "waits": waits.report,
     "authzen": authzen.report,
     "load": load.report,
@@ -177,7 +176,10 @@ def _write(report: Report, repetitions: int, load: float) -> None:
     if begin not in text or end not in text:
         console.print(f"{PAGE.name} has no place for `{report.part}`: nothing was written", style="yellow")
         return
-    machine = f"{_machine()}; {repetitions} repetitions; load of the machine at the start {load:.1f}."
+    if report.adds:
+        report = with_earlier_rows(report, text[text.index(begin) : text.index(end)])
+    repeated = report.repetitions or f"{repetitions} repetitions"
+    machine = f"{_machine()}; {repeated}; load of the machine at the start {load:.1f}."
     content = f"{begin}\n{markdown(report)}\n\n{machine}\n{end}"
     text = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: content, text, flags=re.DOTALL)
     PAGE.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Measure the waits of users in this tree and in another, by turns in one run, beside something that others know.
+"""Measure the waits of users in this tree and in another, by turns, beside something that others know.
 
 The Python of the other checkout's environment, if there is one, stands in PRIVTAB_BENCH_OTHER. Everything is asked as users ask it, of commands,
 of `Embedded` and over sockets, so that both trees understand it. Figures are processor time of whole processes, but for Spark's,
@@ -42,6 +42,8 @@ GRANTS = 1_000_000
 LOGGED = 1_000_000
 LONGEST, LONGEST_ELSEWHERE = 1_200, 45
 """Seconds of a clock after which a row of this tree, and of another, is not repeated: the table says how many repetitions there were."""
+USUAL = 5
+"""Repetitions of a figure that says no number."""
 _URL = re.compile(r"http://[\w.:]+\b")
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -58,19 +60,34 @@ class Row:
     digits: int = 2
 
 
+Groups = Mapping[str, Callable[[Path], list[Row]]]
+
+
 def report(_sizes: Sequence[str], repetitions: int) -> Report:
-    """Every row in each tree by turns, `repetitions` times; PRIVTAB_BENCH_GROUPS names groups of rows, all by default."""
-    wanted = os.environ.get("PRIVTAB_BENCH_GROUPS", " ".join(ROWS)).split()
+    """Every row in each tree by turns, `repetitions` times; PRIVTAB_BENCH_GROUPS names groups of rows, and rows of other groups stay."""
+    named = os.environ.get("PRIVTAB_BENCH_GROUPS", "").split()
+    return _report(
+        "waits", "What people wait for", {name: ROWS[name] for name in named or ROWS}, repetitions, adds=bool(named)
+    )
+
+
+def report_commands(_sizes: Sequence[str], repetitions: int) -> Report:
+    """The same for commands, which have a table of their own."""
+    return _report("start", "Seconds of processor time of a command", {"commands": _commands}, repetitions)
+
+
+def _report(part: str, title: str, groups: Groups, repetitions: int, *, adds: bool = False) -> Report:
     found: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
-        for group in wanted:
+        for group, rows in groups.items():
             folder = Path(name) / group
             folder.mkdir()
-            found += [_measured(row, repetitions) for row in ROWS[group](folder)]
+            found += [_measured(row, repetitions) for row in rows(folder)]
     trees = start.pythons()
     columns = ("what", *trees, *(["this / other"] if len(trees) > 1 else []), "beside it")
-    table = Table(title="What people wait for: median (min..max)", columns=columns, rows=tuple(found))
-    return Report(part="waits", tables=(table,))
+    table = Table(title=f"{title}: median (min..max)", columns=columns, rows=tuple(found))
+    said = f"{USUAL} repetitions where a figure names no other number"
+    return Report(part=part, tables=(table,), repetitions=said, adds=adds)
 
 
 def _measured(row: Row, repetitions: int) -> tuple[str, ...]:
@@ -91,26 +108,27 @@ def _measured(row: Row, repetitions: int) -> tuple[str, ...]:
     spreads = [Spread(values=tuple(values[1:] or values)) for values in times.values()]
     full = all(len(spread.values) == repetitions for spread in spreads)
     ratio = [spreads[0].over(spreads[1]).text(2) if full else f"{spreads[0].median / spreads[1].median:.2f}"] if len(spreads) > 1 else []  # fmt: skip
-    said = f"{row.beside}: {Spread(values=tuple(others[1:])).text(row.digits)}" if others else row.beside
-    shown = [
-        spread.text(row.digits) + ("" if len(spread.values) == repetitions else f", of {len(spread.values)}")
-        for spread in spreads
-    ]
-    line = (f"{row.what}, {row.unit}", *shown, *ratio, said)
+    said = f"{row.beside}: {_text(Spread(values=tuple(others[1:])), row)}" if others else row.beside
+    line = (", ".join(filter(None, (row.what, row.unit))), *(_text(spread, row) for spread in spreads), *ratio, said)
     print(" | ".join(line), file=sys.stderr, flush=True)
     return line
+
+
+def _text(spread: Spread, row: Row) -> str:
+    count = len(spread.values)
+    return spread.text(row.digits) + ("" if count == USUAL else f", of {count}")
 
 
 def _commands(folder: Path) -> list[Row]:
     beside = start.beside(folder)
     rows: list[Row] = []
-    for what, (line, environment, _) in start.commands(folder, 1).items():
+    for what, (line, environment) in start.commands(folder).items():
         shown = _COMPARED.get(what.partition(", ")[2], _NOTHING)
         other = beside.get(shown)
         rows.append(
             Row(
                 what=what,
-                unit="s",
+                unit="",
                 digits=3,
                 beside=shown,
                 ask=partial(_command, line, environment),
@@ -365,8 +383,10 @@ def _explored(folder: Path) -> list[Row]:
             _until_idle(spent)
         return spent() - before
 
-    pages = ("decision", "what-can", "heat", "who-can")
-    return [Row(what=f"explore, 200,000 grants: {page}", unit="s", ask=partial(asked, page)) for page in pages]
+    pages = {"decision": "decision", "what-can": "what can", "heat": "heat map", "who-can": "who can"}
+    return [
+        Row(what=f"explore, 200,000 grants: {what}", unit="s", ask=partial(asked, page)) for page, what in pages.items()
+    ]
 
 
 def _read(url: str) -> bytes:
@@ -429,8 +449,7 @@ import spark_scale
 spark_scale.decide_twice(Path(sys.argv[1]), sys.argv[2])
 """
 
-ROWS: Mapping[str, Callable[[Path], list[Row]]] = {
-    "commands": _commands,
+ROWS: Groups = {
     "activation": _activation,
     "embedded": _embedded,
     "authzen": _authzen,
