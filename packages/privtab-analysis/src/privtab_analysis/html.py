@@ -22,7 +22,7 @@ PAGE_HEADERS = {
 
 
 def page(name: str, /, **values: object) -> str:
-    """The HTML of one page; values are escaped. Filters: `seen` for names of others, `coded` for sentences with code in backticks, `number`."""
+    """The HTML of one page; values are escaped. Filters: `seen` for names of others, `coded` for sentences with code in backticks, `cut` for paths, `number`."""
     return _html().get_template(f"{name}.html.j2").render(**values)
 
 
@@ -36,10 +36,11 @@ def prepare(folder: str) -> None:
 @cache
 def _html() -> Environment:
     made = text_templates("").overlay(autoescape=True, keep_trailing_newline=False)
-    made.filters |= {"seen": visible, "coded": _coded, "number": lambda value: f"{value:,}"}
+    made.filters |= {"seen": visible, "coded": _coded, "cut": _cut, "number": lambda value: f"{value:,}"}
     return made
 
 
+_CUTS = re.compile(r"(?<=[/,])(?=\S)")
 _SPACES = re.compile("^ | $|(?<= ) ")
 
 
@@ -51,6 +52,13 @@ def visible(text: str) -> str:
     """
     shown = _SPACES.sub("␣", text)
     return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in shown)
+
+
+def _cut(text: str) -> Any:
+    """A text in which a line may end after slashes and commas: a path too long for a line is cut there, and not within a name."""
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(_CUTS.split(text))
 
 
 def _coded(text: str) -> Any:
