@@ -1,4 +1,4 @@
-"""One question, one answer: the command, its JSON, the page of a decision, AuthZEN and the page of a log say the same in generated worlds."""
+"""One question, one answer: commands, their JSON, the pages of `explore` and of logs, and AuthZEN say the same in generated worlds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 import csv
 import html
 import json
-import random
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
+from random import Random
+from time import time_ns
 from typing import Any
 
 import generated_programs
@@ -19,12 +21,15 @@ import worlds
 from explored import world_in
 
 from privtab import Embedded, Request
+from privtab.base import moment_text
 from privtab.bundle import state_bundle
 from privtab.bundle.contents import program_in
 from privtab.pipeline import policy_artifacts
-from privtab.state import load_raw_state, validate
+from privtab.state import Places, load_raw_state, validate
+from privtab_analysis.row_sentences import row_sentence
 from privtab_pages.explore.site import answer
-from privtab_pages.explore.world import World
+from privtab_pages.explore.views import MOST_LINES
+from privtab_pages.explore.world import World, linked
 from privtab_server.authzen.points import LocalDecisionPoint
 from privtab_server.authzen.service import Service
 
@@ -56,7 +61,7 @@ def options_of(request: Request) -> list[tuple[str, str]]:
 def asked(world: World, seed: int, most: int) -> Iterator[Request]:
     """Some requests that can be written as options, with as many denials as there are."""
     found = worlds.requests(world.program, seed, per_rule=2)
-    random.Random(seed).shuffle(found)
+    Random(seed).shuffle(found)
     plain = [
         request
         for request in found
@@ -174,7 +179,7 @@ def test_the_page_of_a_log_says_what_the_command_says(privtab: Privtab, tmp_path
 
 def cells(text: str, *names: str) -> list[tuple[str, ...]]:
     """The rows of a table of a page, by the names of their cells."""
-    row = "".join(rf'<td data-name="{name}">(.*?)' for name in names)
+    row = "".join(rf'<td data-name="{name}"[^>]*>(.*?)' for name in names)
     return [tuple(map(plain_text, found)) for found in re.findall(rf"{row}</tr>", text, re.DOTALL)]
 
 
@@ -221,7 +226,7 @@ def test_a_list_on_a_page_is_that_of_the_command(privtab: Privtab, tmp_path: Pat
                 (number,) = re.findall(r"<p>(<strong>[\d,]+</strong> of .*? entit\S+)</p>", text)
                 assert plain_text(number) == ran.out.splitlines()[1].replace("1 entity", "1 entities")
                 for path, words in re.findall(r"<code>(.*?)</code><td[^>]*>(.*?)</tr>", text, re.DOTALL):
-                    if PLAIN.fullmatch(path):
+                    if PLAIN.fullmatch(path := plain_text(path)):
                         first = plain_text(words.partition("</")[0])
                         assert re.search(rf"^  {re.escape(path)} +{re.escape(first)}( |$)", ran.out, re.MULTILINE), path
                         lines += 1
@@ -238,3 +243,101 @@ def test_a_list_on_a_page_is_that_of_the_command(privtab: Privtab, tmp_path: Pat
                 assert html.unescape(sql[1]) in ran.out
                 filters += 1
     assert min(users, principals, lines, filters) > 0
+
+
+def gained_and_lost(out: str) -> list[tuple[str, ...]]:
+    """The lines of `state diff`: change, subjects, operations, entities."""
+    found: list[tuple[str, ...]] = []
+    change = subject = ""
+    for line in out.splitlines():
+        if heading := re.fullmatch(r"(gained|lost) by", line):
+            change = heading[1]
+        elif change and re.match(r" {6}\S", line):
+            found.append((change, subject, *line.strip().rsplit("  ", 1)))
+        elif change and re.match(r" {4}\S", line) and not re.match(r" {4}[+-] ", line):
+            subject = line.strip()
+    return found
+
+
+def is_shown_alike(row: tuple[str, ...]) -> bool:
+    """Return whether a terminal shows the cells of a row as a page does."""
+    return all(re.fullmatch(r"[ -~]*", cell) and "  " not in cell for cell in row)
+
+
+def shown_changes(text: str) -> list[tuple[str, ...]]:
+    """The lines of a page about what changes for whom."""
+    return [row[:4] for row in cells(text, "change", "who", "operations", "on", "by")]
+
+
+@pytest.mark.parametrize("of", [(5,), (4, "flat"), (8, "nested", "hierarchy"), (11, "implies")], ids=str)
+def test_what_changes_on_a_page_is_what_the_command_says(privtab: Privtab, tmp_path: Path, of: tuple[Any, ...]) -> None:
+    made(tmp_path, *of)
+    program, _ = program_in((tmp_path / "policy.tar.gz").read_bytes(), "policy")
+    rows, random = json.loads((tmp_path / "state.json").read_text()), Random(of[0])
+    fewer = {table: random.sample(found, max(1, len(found) // 2)) for table, found in rows.items()}
+    (tmp_path / "other.json").write_text(json.dumps(fewer | {"entities": rows.get("entities", [])}))
+    loaded = [validate(program, load_raw_state(tmp_path / name))[0] for name in ("state.json", "other.json")]
+    moment = time_ns()
+    world = replace(world_in(program, loaded[0], states={"other": (loaded[1], Places.NONE)}), moment=moment)
+    options = ["-p", tmp_path / "policy.tar.gz", "--at", moment_text(moment), "--limit", "0"]
+    removed = [
+        (row_sentence(table, row), linked(table, row.items()))
+        for table in ("grants", "assignments", "owners")
+        for row in rows.get(table, ())[:2]
+        if is_shown_alike(tuple(row.values()))
+    ]
+    without = [word for sentence, _ in removed for word in ("--without", sentence)]
+    compared = 0
+    for name, pairs, asked_for in (
+        ("compare", [("state", "other")], [tmp_path / "other.json", tmp_path / "state.json"]),
+        ("what-if", [("remove", text) for _, text in removed], [tmp_path / "state.json", *without]),
+    ):
+        shown = answer(world, name, pairs)
+        ran = privtab("state", "diff", *asked_for, *options)
+        assert shown is not None
+        assert (shown.status, ran.code) == (200, 0), ran.err
+        totals = [plain_text(chip) for chip in re.findall(r'<li class="chip [^>]*>([^<]*)', shown.text)]
+        assert totals == [line for line in ran.out.splitlines() if re.match("(gained|lost): ", line)]
+        told = gained_and_lost(ran.out)[:MOST_LINES]
+        assert list(filter(is_shown_alike, shown_changes(shown.text))) == list(filter(is_shown_alike, told))
+        compared += len(told)
+    assert compared > 2
+
+
+def operations_named(text: str) -> Iterator[str]:
+    """The operations that `{a, b}/list, c/{get, put}` stands for."""
+    for part in re.findall(r"(?:\{[^}]*\}|[^,/ ])+/(?:\{[^}]*\}|[^, ])+", text):
+        sides = [side.strip("{}").split(", ") for side in part.split("/")]
+        yield from ("/".join(pair) for pair in product(*sides))
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_two_policies_differ_on_a_page_as_the_command_says(privtab: Privtab, tmp_path: Path, seed: int) -> None:
+    world = made(tmp_path, seed)
+    (other := tmp_path / "other").mkdir()
+    plain = [rule for rule in world.program.rules.values() if not (rule.withs or "Can(" in repr(rule.requires))]
+    swapped = {
+        (one.entity, one.operation): replace(one, requires=two.requires)
+        for one, two in pairwise(plain)
+        if one.entity == two.entity
+    }
+    (other / "policy.tar.gz").write_bytes(
+        policy_artifacts(replace(world.program, rules={**world.program.rules, **swapped})).bundle()
+    )
+    before, after = (program_in((at / "policy.tar.gz").read_bytes(), "policy")[0] for at in (tmp_path, other))
+    page = answer(world_in(before, world.rows, versions={"other": lambda: after}), "compare", [("version", "other")])
+    ran = privtab("diff", tmp_path / "policy.tar.gz", other / "policy.tar.gz", "--format", "json")
+    assert page is not None
+    assert (page.status, ran.code) == (200, 0), ran.err
+    (document,) = json.loads(ran.out)["comparisons"]
+    told = {
+        f"{row['entity']}/{row['operation']}": row["verdict"]
+        for row in document["operations"]
+        if row["verdict"] != "equal"
+    }
+    headings = re.findall(r'<h2><span class="\w*">(\S+)</span> <code>(.*?)</code></h2>', page.text)
+    shown = {name: verdict for verdict, names in headings for name in operations_named(plain_text(names))}
+    assert shown == told
+    assert told
+    said = privtab("diff", tmp_path / "policy.tar.gz", other / "policy.tar.gz").out
+    assert re.findall(r"<p>(\d+ of .* operations? changed.*)\.</p>", page.text) == [said.splitlines()[1]]
