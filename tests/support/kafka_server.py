@@ -21,11 +21,8 @@ from privtab.base import user_cache
 
 VERSION, AUTHORIZER = "3.9.1", "1.5.1"
 FOLDER_VARIABLE = "PRIVTAB_KAFKA"
-ARTIFACTS = (
-    ("org.apache.kafka", "kafka_2.13"),
-    ("org.apache.kafka", "kafka-tools"),
-    ("org.openpolicyagent.kafka", "opa-authorizer"),
-)
+LOGGER = "2.25.5"
+"""The version of what Kafka 4 logs by, which nothing in its jars asks for."""
 BROKER, ANONYMOUS = "broker", "ANONYMOUS"
 PASSWORD = "secret"  # noqa: S105  (of the test alone)
 START_SECONDS, COMMAND_SECONDS = 120, 60
@@ -33,12 +30,26 @@ DENIED = re.compile(r"\w+AuthorizationException|[Aa]uthorization failed|Not auth
 UNADDRESSED = "org.apache.kafka.tools.ProducerPerformance"
 """The tool for transactions, which finds the broker in its configuration alone."""
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+MOVED = {
+    "kafka.tools.ConsoleProducer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka.admin.ConfigCommand": "org.apache.kafka.tools.ConfigCommand",
+}
+"""Tools that have other names since Kafka 4."""
 LOGGING = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.target=System.err
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%p %m (%c)%n
 """
+LOGGING_4 = """rootLogger.level=WARN
+rootLogger.appenderRef.out.ref=out
+appender.out.type=Console
+appender.out.name=out
+appender.out.target=SYSTEM_ERR
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%p %m (%c)%n
+"""
+"""The same for Log4j 2, which Kafka 4 has."""
 CLIENT = {"request.timeout.ms": "10000", "default.api.timeout.ms": "20000", "max.block.ms": "20000"}
 
 
@@ -64,6 +75,7 @@ class Kafka:
     anonymous_address: str
     """Where nobody authenticates."""
     folder: Path
+    version: str = VERSION
 
     def run(self, user: str, tool: str, *arguments: str, given: str = "") -> Output:
         """Run a class of Kafka's command line tools; `CONFIG` stands for the user's configuration, `given` is typed."""
@@ -81,18 +93,36 @@ class Kafka:
         # The first tool leaves the classes that it loaded to the others, which start in half the time.
         classes = self.folder / "classes.jsa"
         shared = "SharedArchiveFile" if classes.exists() else "ArchiveClassesAtExit"
+        options = ("-Xmx256m", "-XX:+UseSerialGC", "-Xlog:disable")
         found = subprocess.run(
-            [*java(self.folder), "-Xmx256m", "-XX:+UseSerialGC", "-Xlog:disable", f"-XX:{shared}={classes}", tool, *words],
+            [*java(self.folder, self.version), *options, f"-XX:{shared}={classes}", self.named(tool), *words],
             input=given, check=False, text=True, capture_output=True, cwd=self.folder, timeout=COMMAND_SECONDS,
         )  # fmt: skip
         return Output(found.returncode, found.stdout, found.stderr)
+
+    def named(self, tool: str) -> str:
+        """The class of a tool in this version."""
+        return tool if is_3(self.version) else MOVED.get(tool, tool)
+
+
+def is_3(version: str) -> bool:
+    """Return whether this is Kafka 3: it logs by Log4j 1, and some of its tools have other names."""
+    return version.startswith("3.")
+
+
+def artifacts(version: str) -> list[tuple[str, str, str]]:
+    """The group, the name and the version of what is fetched, with all that it needs."""
+    found = [("org.apache.kafka", name, version) for name in ("kafka_2.13", "kafka-tools")]
+    found.append(("org.openpolicyagent.kafka", "opa-authorizer", AUTHORIZER))
+    return found if is_3(version) else [*found, ("org.apache.logging.log4j", "log4j-slf4j-impl", LOGGER)]
 
 
 def jars(version: str = VERSION) -> Path:
     """The folder of Kafka's jars and the authorizer's; skips the test where they cannot be had."""
     if (given := os.environ.get(FOLDER_VARIABLE)) and version == VERSION:
         return Path(given)
-    folder = user_cache.folder() / f"kafka-{version}-opa-{AUTHORIZER}"
+    logger = "" if is_3(version) else f"-log4j-{LOGGER}"
+    folder = user_cache.folder() / f"kafka-{version}-opa-{AUTHORIZER}{logger}"
     if folder.is_dir():
         return folder
     if (maven := shutil.which("mvn")) is None:
@@ -101,8 +131,8 @@ def jars(version: str = VERSION) -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent) as staged:
         wanted = "".join(
             f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-            f"<version>{version if group == 'org.apache.kafka' else AUTHORIZER}</version></dependency>"
-            for group, name in ARTIFACTS
+            f"<version>{release}</version></dependency>"
+            for group, name, release in artifacts(version)
         )
         (Path(staged) / "pom.xml").write_text(
             '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>tests</groupId>'
@@ -131,12 +161,13 @@ def java(folder: Path, version: str = VERSION) -> list[str]:
     if (program := shutil.which("java")) is None:
         pytest.skip(f"Kafka {version} needs Java, and there is none on the path")
     logging = folder / "log4j.properties"
-    logging.write_text(LOGGING, encoding="utf-8")
-    return [program, "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}", "-cp", f"{jars(version)}/*"]
+    logging.write_text(LOGGING if is_3(version) else LOGGING_4, encoding="utf-8")
+    setting = "log4j.configuration" if is_3(version) else "log4j2.configurationFile"
+    return [program, "-XX:TieredStopAtLevel=1", f"-D{setting}=file:{logging}", "-cp", f"{jars(version)}/*"]
 
 
 @contextmanager
-def kafka(authorizer: Mapping[str, str], users: Sequence[str]) -> Iterator[Kafka]:
+def kafka(authorizer: Mapping[str, str], users: Sequence[str], version: str = VERSION) -> Iterator[Kafka]:
     """Start a broker with the authorizer's properties and these users. It has no super users: its own principal is `broker`."""
     with tempfile.TemporaryDirectory(prefix="privtab-kafka-") as name:
         folder = Path(name)
@@ -170,7 +201,7 @@ def kafka(authorizer: Mapping[str, str], users: Sequence[str]) -> Iterator[Kafka
             "delegation.token.secret.key": PASSWORD,
             **authorizer,
         })  # fmt: skip
-        command = java(folder)
+        command = java(folder, version)
         formatted = [*command, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(path)]
         subprocess.run(formatted, check=True, capture_output=True, timeout=COMMAND_SECONDS)
         log = folder / "broker.log"
@@ -180,7 +211,7 @@ def kafka(authorizer: Mapping[str, str], users: Sequence[str]) -> Iterator[Kafka
                 cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
         try:
-            running = Kafka(clients, anonymous, folder)
+            running = Kafka(clients, anonymous, folder, version)
             deadline = time.monotonic() + START_SECONDS
             while running.run(
                 BROKER, "org.apache.kafka.tools.TopicCommand", "--list", "--command-config", "CONFIG"

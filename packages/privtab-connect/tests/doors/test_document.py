@@ -180,12 +180,42 @@ def test_an_unknown_document(program: Program) -> None:
         load("trin", program)
 
 
-@pytest.mark.parametrize("door", ["trino", "polaris", "kafka"])
-def test_shipped_doors_reach_every_row(door: str) -> None:
-    assert (
-        load(door, load_program({"trino": "trino/476", "polaris": "polaris/1.7", "kafka": "kafka/3.9"}[door])).notes
-        == ()
+@pytest.mark.parametrize("policy", ["trino/476", "trino/483", "polaris/1.7", "polaris/1.8", "kafka/3.9", "kafka/4.4"])
+def test_shipped_doors_reach_every_row(policy: str) -> None:
+    assert load(policy.partition("/")[0], load_program(policy)).notes == ()
+
+
+LATER = DOOR + "later:\n  move: {kind: items, row: put}\n  lift: shop\n"
+
+
+def test_rows_that_only_a_later_policy_has_are_denied_without_it(tmp_path: Path, program: Program) -> None:
+    (tmp_path / "till.yaml").write_text(LATER, encoding="utf-8")
+    before = load(str(tmp_path / "till.yaml"), program).operations
+    assert "lift" not in before
+    assert [(one.kind, one.row) for one in before["move"]] == [("item", "move")]
+    (tmp_path / "later.yaml").write_text(
+        POLICY.replace("  shop: {open:", "  shop: {lift: MOVE (shop), open:"), encoding="utf-8"
     )
+    after = load(str(tmp_path / "till.yaml"), load_program(tmp_path / "later.yaml")).operations
+    assert [(one.kind, one.row) for one in after["lift"]] == [("shop", "lift")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("lift: shop", "lift: shopp", 21, "there is no kind `shopp`"),
+        ("  lift: shop", "  lift, lift: shop", 21, "`lift` occurs twice in `later`"),
+        ("{kind: items, row: put}", "{kind: items, rows: put}", 20, "unknown key `rows`"),
+        ("  move: {kind: items, row: put}", "  open: shelf", 15, "every object is `shop`"),
+        ("later:", "latter:", 19, "unknown key `latter`"),
+    ],
+)
+def test_a_mistake_in_what_is_later_is_told_where_it_is(
+    tmp_path: Path, program: Program, old: str, new: str, line: int, message: str
+) -> None:
+    assert LATER.count(old) == 1
+    found = findings(tmp_path, program, LATER.replace(old, new))
+    assert [d.span.line for d in found if message in d.message] == [line], [d.message for d in found]
 
 
 def test_the_document_of_the_page_is_one(tmp_path: Path) -> None:

@@ -191,6 +191,56 @@ def test_what_was_decided_is_read_back_from_the_log(tmp_path: Path) -> None:
         assert found.replayed > 500
 
 
+MODELS = {
+    "root:": "SEMANTIC_MODEL_MANAGE_GRANTS_ON_SECURABLE",
+    "namespace:silver/sales": "SEMANTIC_MODEL_CREATE",
+    "semantic_model:silver/sales/eu/orders": "SEMANTIC_MODEL_WRITE",
+}
+"""What modelers hold by 1.8: (entity, privilege)."""
+
+
+def test_models_are_asked_about_since_1_8(tmp_path: Path) -> None:
+    """The operations that 1.8 brings, with the names of its types; a door of 1.7 denies them."""
+    rows = {
+        "assignments": [{"principal": "user:mo", "role": "modeler"}],
+        "grants": [
+            {"grantee": "role:modeler", "effect": "allow", "privilege": privilege, "entity": on}
+            for on, privilege in MODELS.items()
+        ],
+    }
+    (tmp_path / "state.json").write_text(json.dumps(rows), encoding="utf-8")
+    orders = ("silver", "sales", "eu", "orders")
+    namespaces = [entity("NAMESPACE", "silver", name, root=True) for name in ("sales", "hr")]
+    models = [entity("SEMANTIC_MODEL", *orders), entity("SEMANTIC_MODEL", "silver", "hr", "staff", root=True)]
+    role = entity("CATALOG_ROLE", "silver", "reader")
+    asked = [
+        *(("create", target, "semantic_model:silver/{}/", {}) for target in namespaces),
+        *(("list", target, "semantic_model:silver/{}/", {}) for target in namespaces),
+        *((act, target, "semantic_model:{}", {}) for act in ("load", "update", "drop") for target in models),
+        *(("add", target, "semantic_model:{}", {}) for target in models),
+        *(("revoke", target, "semantic_model:{}", {"to": "catalog_role:silver/reader"}) for target in models),
+    ]
+    suffix = {"add": "_GRANT_TO_CATALOG_ROLE", "revoke": "_GRANT_FROM_CATALOG_ROLE"}
+    found = []
+    with door_server(tmp_path, "polaris/1.8", "polaris", tmp_path / "state.json") as door:
+        embedded = door.embedded()
+        for act, target, form, objects in asked:
+            action = f"{act.upper()}_SEMANTIC_MODEL{suffix.get(act, '')}"
+            around = [parent["name"] for parent in target["parents"] if parent["type"] != "ROOT"]
+            name = "/".join([*around, target["name"]] if target["type"] == "SEMANTIC_MODEL" else [target["name"]])
+            answer = door.ask("decision", request("mo", ["modeler"], action, [target], [role] if objects else []))
+            expected = embedded.check("mo", action.lower(), form.format(name), with_=objects, active_roles=["modeler"])
+            assert answer == {"allow": expected, "refused": None}, (action, target)
+            found.append(expected)
+    assert (found.count(True), found.count(False)) == (6, 8)
+
+
+@pytest.mark.parametrize("action", ["CREATE_SEMANTIC_MODEL", "LOAD_SEMANTIC_MODEL"])
+def test_models_are_unknown_before(door: DoorServer, action: str) -> None:
+    answer = door.ask("decision", request("root", ["service_admin"], action, [entity("NAMESPACE", "silver", "sales")]))
+    assert answer == {"allow": False, "refused": {"reason": "unknown_operation", "operation": action}}
+
+
 def meaning(asked: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
     """The policy's resource and objects of a sample, read once more and independently; None if it names none."""
     paths = {

@@ -14,7 +14,8 @@ from privtab_connect.documents import document as find
 from privtab_connect.names import Names, names_beside
 
 MARK = "door"
-KEYS = ("title", "caller", "operation", "rows", "answers", "kinds", "operations")
+KEYS = ("title", "caller", "operation", "rows", "answers", "kinds", "operations", "later")
+OPTIONAL = ("rows", "later")
 ITEM = "@"
 """The value of `each` in the path of a kind."""
 CASES = ("same", "lower")
@@ -186,7 +187,7 @@ class _Reader(DocumentReader):
 
     def document(self, root: YamlNode) -> Door | None:
         """The whole document."""
-        fields = self.fields(root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k != "rows")))
+        fields = self.fields(root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k not in OPTIONAL)))
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
@@ -201,7 +202,7 @@ class _Reader(DocumentReader):
         derived = self.derived()
         kinds = self.kinds(fields["kinds"], derived)
         operation = self.place(fields["operation"], "`operation`")
-        operations = self.operations(fields["operations"], kinds, lower=case == "lower")
+        operations = self.operations(fields, kinds, lower=case == "lower")
         answers = self.answers(fields["answers"])
         if title is None or user is None or operation is None or self.mistakes:
             return None
@@ -357,27 +358,40 @@ class _Reader(DocumentReader):
     # --- operations ---
 
     def operations(
-        self, node: YamlNode, kinds: MappingOf[str, Kind], *, lower: bool
+        self, fields: MappingOf[str, YamlNode], kinds: MappingOf[str, Kind], *, lower: bool
     ) -> dict[str, tuple[Alternative, ...]]:
-        """The rows of each operation; a key may name several operations."""
+        """The rows of each operation; a key may name several operations.
+
+        What stands under `later` comes behind, without what the policy has no row for.
+        """
+        given: dict[str, list[tuple[ScalarNode, YamlNode, bool]]] = {}
+        for section in ("operations", "later"):
+            seen = set()
+            for key, value in self.entries(fields.get(section), f"`{section}`"):
+                for name in map(str.strip, key.text.split(",")):
+                    if not name or name in seen:
+                        message = f"`{name}` occurs twice in `{section}`" if name else "a name is missing"
+                        self.report("W001", key, message)
+                        continue
+                    seen.add(name)
+                    nodes = value.items if isinstance(value, SequenceNode) else (value,)
+                    given.setdefault(name, []).extend((key, node, section == "later") for node in nodes)
         found: dict[str, tuple[Alternative, ...]] = {}
-        for key, value in self.entries(node, "`operations`"):
-            for name in map(str.strip, key.text.split(",")):
-                if not name or name in found:
-                    self.report("W001", key, f"`{name}` occurs twice in `operations`" if name else "a name is missing")
-                    continue
-                nodes = value.items if isinstance(value, SequenceNode) else (value,)
-                read = [
-                    self.alternative(item, key, name.lower() if lower else name, kinds, last=item is nodes[-1])
-                    for item in nodes
-                ]
+        for name, entries in given.items():
+            read = [
+                self.alternative(
+                    node, key, name.lower() if lower else name, kinds, last=node is entries[-1][1], later=is_later
+                )
+                for key, node, is_later in entries
+            ]
+            if any(read) or not all(is_later for _, _, is_later in entries):
                 found[name] = tuple(alternative for alternative in read if alternative is not None)
         return found
 
     def alternative(
-        self, node: YamlNode, key: YamlNode, row: str, kinds: MappingOf[str, Kind], *, last: bool
+        self, node: YamlNode, key: YamlNode, row: str, kinds: MappingOf[str, Kind], *, last: bool, later: bool
     ) -> Alternative | None:
-        """One row that an operation may be: the name of a kind, or `kind`, `row` and `with`."""
+        """One row that an operation may be: the name of a kind, or `kind`, `row` and `with`; None where only a later policy has the row."""
         fields: MappingOf[str, YamlNode] = {"kind": node}
         if isinstance(node, MappingNode):
             fields = self.fields(node, "an operation", ("kind", "row", "with", "filter"), ("kind",)) or {}
@@ -395,6 +409,8 @@ class _Reader(DocumentReader):
                 None if filter_kind is None else Alternative(kind=kind_name, row=filter_kind, filters=True, objects={})
             )
         rule = self._program.rules.get((kind.type, row))
+        if rule is None and later:
+            return None
         if rule is None:
             rows = [operation for type_, operation in self._program.rules if type_ == kind.type]
             at = key if own is None else own.span
