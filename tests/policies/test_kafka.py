@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
-from kafka_server import java
+from kafka_server import LATEST, VERSION, java
 
 from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
@@ -19,7 +19,7 @@ from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 
 POLICIES = ROOT / "policy_src" / "kafka"
-RELEASES = {"3.9": "3.9.1", "4.4": "4.4.0"}
+RELEASES = {"3.9": VERSION, "4.4": LATEST}
 """The release whose authorizer a table is compared with."""
 ORACLE = ROOT / "tests" / "support" / "StandardAcls.java"
 

@@ -19,10 +19,17 @@ from trino_server import stop, write_properties
 
 from privtab.base import user_cache
 
-VERSION, AUTHORIZER = "3.9.1", "1.5.1"
+VERSION, LATEST, AUTHORIZER = "3.9.1", "4.4.0", "1.5.1"
 FOLDER_VARIABLE = "PRIVTAB_KAFKA"
-LOGGER = "2.25.5"
-"""The version of what Kafka 4 logs by, which nothing in its jars asks for."""
+BESIDE_4 = (
+    (
+        "com.fasterxml.jackson.module",
+        "jackson-module-scala_2.13",
+        "2.21.7",
+    ),  # of the authorizer; as Kafka's other jars of Jackson
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5"),
+)
+"""What Kafka 3 had among its jars, and Kafka 4 has not."""
 BROKER, ANONYMOUS = "broker", "ANONYMOUS"
 PASSWORD = "secret"  # noqa: S105  (of the test alone)
 START_SECONDS, COMMAND_SECONDS = 120, 60
@@ -114,15 +121,14 @@ def artifacts(version: str) -> list[tuple[str, str, str]]:
     """The group, the name and the version of what is fetched, with all that it needs."""
     found = [("org.apache.kafka", name, version) for name in ("kafka_2.13", "kafka-tools")]
     found.append(("org.openpolicyagent.kafka", "opa-authorizer", AUTHORIZER))
-    return found if is_3(version) else [*found, ("org.apache.logging.log4j", "log4j-slf4j-impl", LOGGER)]
+    return found if is_3(version) else [*found, *BESIDE_4]
 
 
 def jars(version: str = VERSION) -> Path:
     """The folder of Kafka's jars and the authorizer's; skips the test where they cannot be had."""
     if (given := os.environ.get(FOLDER_VARIABLE)) and version == VERSION:
         return Path(given)
-    logger = "" if is_3(version) else f"-log4j-{LOGGER}"
-    folder = user_cache.folder() / f"kafka-{version}-opa-{AUTHORIZER}{logger}"
+    folder = user_cache.folder() / f"kafka-{version}-opa-{AUTHORIZER}{'' if is_3(version) else '-more'}"
     if folder.is_dir():
         return folder
     if (maven := shutil.which("mvn")) is None:

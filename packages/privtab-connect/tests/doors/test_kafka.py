@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT
-from kafka_server import ANONYMOUS, UNADDRESSED, Kafka, Output, kafka
+from kafka_server import ANONYMOUS, LATEST, UNADDRESSED, VERSION, Kafka, Output, is_3, kafka
 from seeds import daily, seeds
 from signed_door import DoorServer, door_server
 from unusual_names import CARRIED
@@ -31,13 +31,28 @@ RESOURCES = {
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }  # fmt: skip
 """The operations that Kafka's `AclEntry` has for each type of resource, and DELETE, which controllers ask of the cluster."""
+SINCE_4 = {"GROUP": ("DESCRIBE_CONFIGS", "ALTER_CONFIGS"), "TRANSACTIONAL_ID": ("TWO_PHASE_COMMIT",)}
+"""What `AclEntry` has beside in Kafka 4."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
 
 
+@pytest.fixture(scope="module", params=[LATEST, pytest.param(VERSION, marks=pytest.mark.long)])
+def release(request: pytest.FixtureRequest) -> str:
+    """A release of Kafka."""
+    found: str = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorServer]:
-    with door_server(tmp_path_factory.mktemp("kafka"), "kafka/3.9", "kafka", STATE) as server:
+def policy(release: str) -> str:
+    """The table of the release."""
+    return f"kafka/{release.rpartition('.')[0]}"
+
+
+@pytest.fixture(scope="module")
+def door(policy: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorServer]:
+    with door_server(tmp_path_factory.mktemp("kafka"), policy, "kafka", STATE) as server:
         yield server
 
 
@@ -73,7 +88,7 @@ def request(
     }
 
 
-def test_every_question_has_the_tables_answer(door: DoorServer, table: Embedded) -> None:
+def test_every_question_has_the_tables_answer(release: str, door: DoorServer, table: Embedded) -> None:
     names = {
         "CLUSTER": ["kafka-cluster"],
         "TOPIC": ["orders", "payments", "returns", "news", "other"],
@@ -82,11 +97,15 @@ def test_every_question_has_the_tables_answer(door: DoorServer, table: Embedded)
         "DELEGATION_TOKEN": ["t"],
         "USER": ["User:ann", "User:ben"],
     }
-    answers = []
+    answers, later = [], []
     for user in ("broker", ANONYMOUS, *USERS):
         for type_, operations in RESOURCES.items():
             for name in names[type_]:
                 path = [] if type_ == "CLUSTER" else [name]
+                for operation in SINCE_4.get(type_, ()):
+                    expected = not is_3(release) and table.check(user, operation, (type_.lower(), path))
+                    assert door.ask("allow", request(user, operation, name, type_)) is expected, (user, operation)
+                    later.append(expected)
                 for operation in operations:
                     expected = table.check(user, operation, (type_.lower(), path))
                     assert door.ask("allow", request(user, operation, name, type_)) is expected, (user, operation, name)
@@ -94,6 +113,7 @@ def test_every_question_has_the_tables_answer(door: DoorServer, table: Embedded)
         some = table.check(user, "IDEMPOTENT_WRITE", "cluster:") and user != "importer"
         assert door.ask("allow", request(user, "WRITE", "", "TOPIC", "PREFIXED")) is some, user
     assert 100 < answers.count(True) < len(answers) - 100
+    assert set(later) == ({False} if is_3(release) else {True, False})
 
 
 @pytest.mark.parametrize("changed", [
@@ -101,7 +121,7 @@ def test_every_question_has_the_tables_answer(door: DoorServer, table: Embedded)
     {"operation": "read"}, {"operation": "CREATE_TOKENS"}, {"type_": "CLIENT_METRICS"}, {"type_": "ANY"},
     {"type_": "topic"}, {"pattern": "PREFIXED"}, {"pattern": "PREFIXED", "name": ""}, {"pattern": "MATCH"},
     {"pattern": "ANY"}, {"name": ""}, {"kind": "Group"}, {"kind": "user"},
-    {"type_": "CLUSTER", "operation": "ALTER"}, {"user": ""}, {"user": "*"}, {"user": "user:olga"}, {"user": "User:olga"},
+    {"type_": "CLUSTER", "operation": "ALTER"}, {"operation": "TWO_PHASE_COMMIT"}, {"user": ""}, {"user": "*"}, {"user": "user:olga"}, {"user": "User:olga"},
 ])  # fmt: skip
 def test_what_the_door_does_not_know_is_denied(door: DoorServer, changed: dict[str, str]) -> None:
     known = {"user": "olga", "operation": "READ", "name": "orders"}
@@ -160,7 +180,7 @@ def test_the_reason_of_a_refusal(door: DoorServer) -> None:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorServer]:
+def asked(policy: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorServer]:
     """A door that nobody asks but Kafka."""
     folder = tmp_path_factory.mktemp("asked")
     rows = yaml.safe_load(STATE.read_text(encoding="utf-8"))
@@ -170,19 +190,20 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorServer]:
         for user, effect, privilege, entity in generated(seed)
     ]
     (folder / "state.json").write_text(json.dumps(rows), encoding="utf-8")
-    with door_server(folder, "kafka/3.9", "kafka", folder / "state.json") as server:
+    with door_server(folder, policy, "kafka", folder / "state.json") as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def broker(asked: DoorServer) -> Iterator[Kafka]:
+def broker(release: str, asked: DoorServer) -> Iterator[Kafka]:
     """A broker with topics, of which one has records, and the group that read them."""
     authorizer = {
         "authorizer.class.name": "org.openpolicyagent.kafka.OpaAuthorizer",
         "opa.authorizer.url": f"{asked.url}/allow",
         "opa.authorizer.cache.expire.after.seconds": "0",
     }
-    with kafka(authorizer, [*USERS, *(f"s{seed}{one}" for seed in GENERATED for one in "ab")]) as running:
+    users = [*USERS, *(f"s{seed}{one}" for seed in GENERATED for one in "ab")]
+    with kafka(authorizer, users, release) as running:
         for topic in ("orders", "payments", "news", "spare"):
             assert create(running, "olga", topic).code == 0
         assert not produce(running, "olga", "orders").denied
@@ -223,6 +244,15 @@ def transaction(broker: Kafka, user: str, topic: str, identifier: str) -> Output
     words = ("--topic", topic, "--transactional-id", identifier, "--producer.config", "CONFIG")
     sent = ("--num-records", "2", "--record-size", "5", "--throughput", "-1", "--transaction-duration-ms", "1")
     return broker.run(user, UNADDRESSED, *words, *sent)
+
+
+def show_group(broker: Kafka, user: str, group: str) -> Output:
+    return broker.run(user, CONFIGS, *CONFIG, "--describe", "--group", group)
+
+
+def change_group(broker: Kafka, user: str, group: str) -> Output:
+    changed = ("--add-config", "consumer.session.timeout.ms=46000")
+    return broker.run(user, CONFIGS, *CONFIG, "--alter", "--group", group, *changed)
 
 
 def partitions(broker: Kafka, user: str, topic: str) -> Output:
@@ -276,7 +306,9 @@ ACTS = {
     "change_broker": Act(change_broker, [("DESCRIBE_CONFIGS", "cluster:"), ("ALTER_CONFIGS", "cluster:")]),
     "token": Act(token, [("CREATE_TOKENS", "user:{0}")]),
     "delete_group": Act(delete_group, [("DELETE", "group:{0}")]),
-}
+    "show_group": Act(show_group, [("DESCRIBE_CONFIGS", "group:{0}")]),
+    "change_group": Act(change_group, [("DESCRIBE_CONFIGS", "group:{0}"), ("ALTER_CONFIGS", "group:{0}")]),
+}  # fmt: skip
 DONE = [
     ("create", "ann other"), ("create", "ann returns"), ("create", "zoe returns"), ("create", "olga more"),
     ("delete", "mia spare"), ("delete", "ann orders"), ("delete", "ann returns"), ("delete", "olga more"),
@@ -297,9 +329,16 @@ DONE = [
 """In this order: an act, who does it, and what it is done with."""
 
 
-def test_tools_are_allowed_what_the_table_allows(broker: Kafka, table: Embedded) -> None:
-    seen: dict[str, set[bool]] = {name: set() for name in ACTS}
-    for name, words in DONE:
+DONE_SINCE_4 = [
+    ("show_group", "olga bills"), ("show_group", "ann bills"), ("change_group", "ann bills"), ("change_group", "mia bills"),
+    ("change_group", "olga bills"),
+]  # fmt: skip
+
+
+def test_tools_are_allowed_what_the_table_allows(release: str, broker: Kafka, table: Embedded) -> None:
+    done = DONE if is_3(release) else [*DONE_SINCE_4, *DONE]
+    seen: dict[str, set[bool]] = {name: set() for name, _ in done}
+    for name, words in done:
         user, *given = words.split()
         expected = all(table.check(user, row, on.format(*given)) for row, on in ACTS[name].rows)
         output = ACTS[name].run(broker, user, *given)
@@ -387,9 +426,9 @@ def test_whatever_kafka_asked_was_known_to_the_door(broker: Kafka, asked: DoorSe
     assert [one for one in sent if door.ask("refused", one) is not None] == []
 
 
-def test_the_log_is_decided_again(broker: Kafka, asked: DoorServer) -> None:
+def test_the_log_is_decided_again(policy: str, broker: Kafka, asked: DoorServer) -> None:
     """What Kafka asked is read back from OPA's log as the table's requests, and answered the same."""
     assert not consume(broker, "olga", "orders", "logged").denied
-    found = asked.replayed("kafka/3.9", asked.opa.log.parent / "state.json")
+    found = asked.replayed(policy, asked.opa.log.parent / "state.json")
     assert (found.count("lost"), found.count("gained"), found.count("unexplained"), found.not_replayed) == (0, 0, 0, {})
     assert found.replayed > found.allowed > 20
