@@ -147,10 +147,8 @@ def test_a_page_says_what_the_command_says(privtab: Privtab, tmp_path: Path, of:
     assert denied >= 2
 
 
-@pytest.mark.parametrize("seed", [4, 9])
-def test_the_page_of_a_log_says_what_the_command_says(privtab: Privtab, tmp_path: Path, seed: int) -> None:
-    world, compared = made(tmp_path, seed), 0
-    requests = list(asked(world, seed, 8))
+def logged(world: World, requests: Iterable[Request], path: Path) -> None:
+    """Write a log of the decisions of a world."""
     entries = [
         {
             "decision_id": f"d{number}",
@@ -161,7 +159,14 @@ def test_the_page_of_a_log_says_what_the_command_says(privtab: Privtab, tmp_path
         }
         for number, request in enumerate(requests)
     ]
-    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    path.write_text("\n".join(map(json.dumps, entries)))
+
+
+@pytest.mark.parametrize("seed", [4, 9])
+def test_the_page_of_a_log_says_what_the_command_says(privtab: Privtab, tmp_path: Path, seed: int) -> None:
+    world, compared = made(tmp_path, seed), 0
+    requests = list(asked(world, seed, 8))
+    logged(world, requests, tmp_path / "log.jsonl")
     files = ["-p", tmp_path / "policy.tar.gz", "-s", tmp_path / "state.json"]
     ran = privtab("unused", tmp_path / "log.jsonl", *files, "--html", tmp_path / "report.html")
     assert ran.code == 0, ran.err
@@ -175,6 +180,13 @@ def test_the_page_of_a_log_says_what_the_command_says(privtab: Privtab, tmp_path
         assert said == [told[2], *told[3][:1]], question
         compared += 1
     assert compared >= 2
+    report = (tmp_path / "report.html").read_text()
+    numbers = re.findall(r"^unused rows of the state: (\S+)", ran.out, re.MULTILINE)
+    assert re.findall(r"<b>(.*?)</b><span>unused rows of the state</span>", report) == (numbers or ["0"])
+    idle = re.findall(r'<tr><td>\w+</td><td class="mono">(.*?)</td></tr>', report)
+    assert len(idle) == int(numbers[0] if numbers else 0)
+    for text in map(plain_text, idle):
+        assert re.search(rf"^[- ] {re.escape(text)}(  |$)", ran.out, re.MULTILINE), text
 
 
 def cells(text: str, *names: str) -> list[tuple[str, ...]]:
