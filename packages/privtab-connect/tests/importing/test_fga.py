@@ -499,6 +499,32 @@ def test_a_condition_is_passed_over() -> None:
     assert derived(text).text == derived(WHOLE).text
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "places"),
+    [
+        ("type team", "type any", ["9:6"]),
+        (
+            "define can_share:",
+            "define can_share: anyone\n    define anyone: [user]\n    define third:",
+            ["23:12", "24:12"],
+        ),
+    ],
+    ids=["type", "relation"],
+)
+def test_what_the_policy_refuses_stands_at_its_place_in_the_model(
+    old: str, new: str, places: list[str], privtab: Callable[..., Any], tmp_path: Path
+) -> None:
+    model = tmp_path / "drive.fga"
+    model.write_text(WHOLE.replace(old, new), encoding="utf-8")
+    done = privtab("import", model)
+    err = done.err.replace("\n", "")
+    assert done.code == 1
+    assert "policy.yaml" not in done.err
+    assert "cannot be the name of" in err
+    for place in places:
+        assert f"{model}:{place}: error: P01" in err
+
+
 def test_the_command_writes_the_policy_or_says_why_not(privtab: Callable[..., Any], tmp_path: Path) -> None:
     model, policy = tmp_path / "my-drive.fga", tmp_path / "drive.yaml"
     model.write_text(WHOLE, encoding="utf-8")

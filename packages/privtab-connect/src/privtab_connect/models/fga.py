@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab.base import FileError, strict_loads
+from privtab.base import Diagnostic, FileError, strict_loads
 from privtab_connect.models.grammar import Language, place
 
 USER = "user"
@@ -98,7 +99,7 @@ def read(text: str, path: str) -> Model:
     for name, *relations in types:
         if name in found:
             raise FileError(f"{place(path, name)}: a second type `{name}`")
-        known = found[str(name)] = {}
+        known = found[name] = {}  # a name of the language keeps its place
         for word, tree in relations:
             if word in known:
                 raise FileError(f"{place(path, word)}: a second relation `{word}` of `{name}`")
@@ -205,7 +206,10 @@ class Derived:
     def __post_init__(self) -> None:
         """Make the policy. Raises FileError for names that a policy cannot have, and relations that are nested too deep."""
         for name, relations in self.model.items():
-            for word, at in {name: self.document, **{word: r.place for word, r in relations.items()}}.items():
+            for word, at in {
+                name: place(self.document, name),
+                **{word: r.place for word, r in relations.items()},
+            }.items():
                 if not _NAME.fullmatch(word):
                     raise FileError(f"{at}: `{word}` of `{name}` cannot be a name in a policy")
         try:
@@ -236,6 +240,19 @@ class Derived:
         outermost = [name for name in self.entities if name in self._nested and self._above[name] is None]
         given = {"parent": ",".join(sorted(self.places)), "outermost": ",".join(outermost)}
         return {name: value for name, value in given.items() if value}
+
+    def on_model(self, finding: Diagnostic) -> Unsaid:
+        """A finding of the policy, at the type or relation of the model that its line was made of."""
+        lines = self.text.splitlines()[: finding.span.line]
+        found = _NAME.search(lines[-1])
+        word, of = found[0] if found else "", self._used
+        name = next((name for name in self.model if name == word), None)
+        if "tables:" in lines and lines[-1].startswith("    "):
+            name, of = None, {word: [next(line.strip(" :") for line in reversed(lines) if line[2:3] != " ")]}
+        at = place(self.document, name) if name else self.document
+        if name is None and word in of:
+            at = self.model[of[word][0]][word].place
+        return Unsaid(at, finding.code, finding.message + (f" ({finding.help})" if finding.help else ""))
 
     def _principal(self, name: str) -> bool:
         """Whether a type is one of principals: it is called so, and has the relation that makes it one directly.
@@ -409,7 +426,7 @@ class Derived:
         return cells
 
     def _lines(self, rows: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-        yield f"# Made of the model {self.document} by `privtab import`; what it could not say is nobody's."
+        yield f"# Made of the model {Path(self.document).name} by `privtab import`; what it could not say is nobody's."
         yield "privtab: 1"
         yield f"system: {self.system}"
         yield 'version: "1"'

@@ -26,8 +26,8 @@ def policy_of(file: Path, policies: Path | None, system: str | None) -> fga.Deri
     """The policy of a model, and what a table cannot say of it. `system`: by default the name of the file. Raises FileError."""
     name = system or file.stem.partition(".")[0].replace("-", "_")
     if policies is None:
-        return fga.Derived(fga.read(read_text(file), str(file)), name, file.name)
+        return fga.Derived(fga.read(read_text(file), str(file)), name, str(file))
     made = cedar.read(read_text(file), read_text(policies), (str(file), str(policies)))
-    derived = fga.Derived(made.model, name, file.name, made.operations)
+    derived = fga.Derived(made.model, name, str(file), made.operations)
     derived.unsaid[:0] = made.unsaid
     return derived

@@ -155,7 +155,11 @@ def _import_model(
     derived = policy_of(file, policies, system)
     show_findings(derived.unsaid)
     fail_if(derived.unsaid and not allow_partial)
-    load_program(SourceFile.of("policy.yaml", derived.text))
+    try:
+        load_program(SourceFile.of("policy.yaml", derived.text))
+    except PolicyInvalid as error:
+        show_findings(map(derived.on_model, error.diagnostics))
+        fail_if(error.diagnostics)
     deliver(derived.text, output)
     if policies is None:
         given = "".join(f" --set {key}={value}" for key, value in derived.values().items())
