@@ -311,6 +311,28 @@ def test_what_a_table_cannot_say_is_named_with_its_place(define: str, told_of: s
     program(made)
 
 
+def test_a_place_elsewhere_that_names_users_is_an_operation(tmp_path: Path) -> None:
+    made = derived(WHOLE + "type child\n  relations\n    define parent: [user]\n    define can_fetch: parent\n")
+    assert told(made) == []
+    tuples = [("folder:a", "parent", "doc:d"), ("user:ann", "parent", "child:c"), ("user:bob", "viewer", "folder:a")]
+    decide, _ = decided(tmp_path, made, tuples)
+    evaluator = Evaluator(made.model, tuples)
+    asked = [
+        (user, word, of)
+        for user in ("user:ann", "user:bob")
+        for word, of in (("parent", "child:c"), ("can_fetch", "child:c"), ("can_read", "doc:d"))
+    ]
+    assert [decide(*each) for each in asked] == [evaluator.has(*each) for each in asked]
+    assert [evaluator.has(*each) for each in asked] == [True, True, False, False, False, True]
+
+
+def test_a_place_elsewhere_that_names_more_than_entities_is_named() -> None:
+    made = derived(WHOLE + "type child\n  relations\n    define parent: [user, team]\n")
+    assert told(made) == [
+        "model.fga:27:12: error: `parent` of `child`: `team`: neither users, the members of a group, nor a role"
+    ]
+
+
 def test_what_is_asked_of_groups_is_named() -> None:
     made = derived(WHOLE.replace("type team", "    define can_view: member\ntype team"))
     assert told(made) == [

@@ -314,11 +314,11 @@ class Derived:
     def _rows(self, name: str) -> dict[str, str]:
         """The operations of a type, and their conditions; relations that are places are none."""
         found = {}
-        for word, relation in self.model[name].items():
+        for word in self.model[name]:
             if (
                 word not in self.operations[name]
                 if self.operations
-                else word in self.places and not _computed(relation.tree)
+                else word in self.places and self._around(name, word)
             ):
                 continue
             parts = self._atoms(name, word, (), level="")
