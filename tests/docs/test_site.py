@@ -43,6 +43,7 @@ def test_tables_have_rows() -> None:
     assert broken == []
 
 
+@pytest.mark.slow
 def test_what_is_made_for_the_site_is_there(site: Path) -> None:
     api = (site / "reference" / "api.html").read_text(encoding="utf-8")
     assert all(

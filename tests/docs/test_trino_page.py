@@ -62,7 +62,7 @@ def printed(sql: Trino, user: str, statement: str) -> list[str]:
     return [found.message] if found.error else [",".join(f'"{value}"' for value in row) for row in found.rows]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.xdist_group("trino")
 def test_the_page_works_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

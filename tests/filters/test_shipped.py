@@ -34,6 +34,8 @@ SHIPPED = {
     "cdap/final": "cdap",
     "streams/teracloud": "streams",
 }
+LARGE = {"gravitino/1.1.0", "lakekeeper/4.9"}
+"""Those whose listings take Spark longest."""
 ROWS, CALLERS = 300, 5
 
 
@@ -105,7 +107,9 @@ def test_filters_of_all_operations(name: str, dialect: str, run: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LARGE else []) for name in SHIPPED]
+)
 def test_filters_of_listings_on_spark(name: str, spark: SparkSession) -> None:
     program, state = _shipped(name)
 

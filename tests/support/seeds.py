@@ -24,8 +24,8 @@ def daily(number: int) -> list[int]:
 
 
 def seeds(numbers: Sequence[int], *, quick: int, full: int | None = None) -> list[Any]:
-    """The numbers as parameters: the first `quick` without a mark, those up to `full` (None: twice as many) as slow, the others as long."""
-    full = 2 * quick if full is None else full
+    """The numbers as parameters: the first `quick` without a mark, those up to `full` (None: half as many again) as slow, the others as long."""
+    full = quick + (quick + 1) // 2 if full is None else full
     return [
         *numbers[:quick],
         *(pytest.param(number, marks=pytest.mark.slow) for number in numbers[quick:full]),

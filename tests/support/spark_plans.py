@@ -15,7 +15,8 @@ from privtab_spark import decide
 
 WAYS: Mapping[str, Mapping[str, Any]] = {"kernel": {"plan": "kernel"}, "portions": {"plan": "portions"}}
 """The arguments of `decide` for each way."""
-in_every_way = pytest.mark.parametrize("way", WAYS)
+in_every_way = pytest.mark.parametrize("way", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
+"""Portions in `make test-long`: Spark takes several times as long for them, and `test_features` has them in `make test-full`."""
 
 
 def check_rows(

@@ -64,7 +64,7 @@ def decided(spark: SparkSession, path: str, **arguments: Any) -> list[Any]:
     return decision_rows.answer_rows(rows)
 
 
-@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 def test_each_row_is_decided_by_its_own_roles(spark: SparkSession, tmp_path: Path, plan: str) -> None:
     path = policy(tmp_path, ", active_roles: request")
     reference = Reference(load_program(path), STATE)

@@ -339,7 +339,7 @@ def test_wrong_attributes_of_a_matrix_are_mistakes(files: tuple[str, str], attri
     assert message in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_portions_decide_such_requests_too(spark: SparkSession, files: tuple[str, str]) -> None:
     frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")
     decided = decide(frame, *files, **columns(), plan="portions")

@@ -46,7 +46,7 @@ def test_rows_keep_their_columns_and_get_an_answer_with_its_reason(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 def test_everything_of_a_request_may_be_a_column(
     plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
 ) -> None:

@@ -103,7 +103,7 @@ def listed(client: Embedded, user: str, action: str, resource: str, to: str | No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", ["kernel", "portions"])
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 def test_the_effects_of_each_row_are_those_of_a_decision(
     plan: str, spark: SparkSession, files: tuple[Path, Path], client: Embedded
 ) -> None:

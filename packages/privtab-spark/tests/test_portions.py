@@ -89,7 +89,7 @@ SCHEMA = "user string, action string, type string, path string, with_to_type str
 
 @pytest.mark.slow
 # Each distinct request is decided once, and the answers are joined to the rows.
-@pytest.mark.parametrize(("times", "collation"), [(6, None), (1, "UTF8_LCASE")])
+@pytest.mark.parametrize(("times", "collation"), [(6, None), pytest.param(1, "UTF8_LCASE", marks=pytest.mark.long)])
 def test_rows_that_are_no_requests_are_denied_with_a_reason(
     times: int, collation: str | None, spark: SparkSession, program: Program
 ) -> None:
@@ -121,7 +121,7 @@ def test_constants_need_no_column_and_other_columns_stay(spark: SparkSession, pr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("few", [0, 50_000])
+@pytest.mark.parametrize("few", [0, pytest.param(50_000, marks=pytest.mark.long)])
 def test_skewed_frames(few: int, spark: SparkSession, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the rows are one user's, who has three thousand roles; and everybody asks about one catalog."""
     monkeypatch.setattr(portions, "FEW", few)
@@ -158,7 +158,7 @@ def test_skewed_frames(few: int, spark: SparkSession, program: Program, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [1, 8])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.long), 8])
 def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(
     times: int, spark: SparkSession, program: Program
 ) -> None:

@@ -207,7 +207,7 @@ def test_a_client_in_the_executors_follows_its_bundles(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["kernel", "portions"])
+@pytest.mark.parametrize("by", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["path", pytest.param("function", marks=pytest.mark.long)])
 def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
     by: str, kind: str, stream: Stream, policy_and_state: tuple[str, str], tmp_path: Path
