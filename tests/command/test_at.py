@@ -125,8 +125,9 @@ def test_lint_of_a_state(privtab: Callable[..., Any], policy: Path, timed: Path,
     alone = privtab("state", "validate", timed, "-p", policy, "--soon", "3d")
     assert (alone.code, "give `--lint`" in alone.err) == (2, True)
     assert privtab("state", "validate", empty, "-p", policy).code == 0
-    wrong = privtab("state", "validate", "--lint", timed, "-p", policy, "--soon", "soon")
-    assert (wrong.code, "is not a duration" in wrong.err) == (2, True)
+    for text in ("soon", ""):
+        wrong = privtab("state", "validate", "--lint", timed, "-p", policy, "--soon", text)
+        assert (wrong.code, f"`{text}` is not a duration" in wrong.err) == (2, True)
     good = tmp_path / "good.yaml"
     good.write_text(
         "grants:\n  - {grantee: 'group:g', effect: allow, privilege: READ, entity: 'store:s'}\nmemberships:\n  - {user: a, group: g}\n"

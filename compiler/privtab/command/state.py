@@ -70,7 +70,7 @@ def validate(
     if not lint and (soon is not None or at is not None):
         raise UsageError("`--soon` and `--at` are about valid rows: give `--lint`")
     try:
-        within = duration(soon or "14d")
+        within = duration("14d" if soon is None else soon)
     except ValueError as error:
         raise UsageError(f"`--soon`: {error}") from None
     program = policy.program()
