@@ -57,6 +57,13 @@ def test_what_is_chosen_twice_is_refused(text: str) -> None:
         ChosenPolicy.of(text)
 
 
+def test_two_variants_are_refused_and_one_may_be_given_twice() -> None:
+    with pytest.raises(UsageError, match="`cdap/initial@use_cases` chooses a variant, and `other` is another"):
+        load_program("cdap/initial@use_cases", variant="other")
+    twice = load_program("cdap/initial@use_cases", variant="use_cases")
+    assert policy_revision(twice) == policy_revision(load_program("cdap/initial@use_cases"))
+
+
 def test_the_program_is_of_the_variant_and_the_readings() -> None:
     assert policy_revision(load_program("cdap/initial@use_cases")) == policy_revision(
         load_program("cdap/initial", variant="use_cases")

@@ -82,7 +82,9 @@ class ChosenPolicy:
         return self.variant is not None or bool(self.readings)
 
     def chosen(self, variant: str | None = None, readings: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The variant and the readings, as functions take them; those that are given come first."""
+        """The variant and the readings, as functions take them; readings that are given come first. Raises UsageError for two variants."""
+        if variant and self.variant not in (None, variant):
+            raise UsageError(f"`{self}` chooses a variant, and `{variant}` is another: give one")
         variant = self.variant if variant is None else variant
         return {"variant": variant, "readings": {**self.readings, **(readings or {})}}
 
