@@ -107,6 +107,7 @@ def test_a_channel_without_a_name_is_refused_instead_of_not_released(
     url: str, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "the channel ``" in answered(capsys, "put", url, files / "1", "--channel", "", code=2)
+    assert not list(Registry.open(url).revisions("shop", "policy"))
 
 
 def test_a_canary_is_shown(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:

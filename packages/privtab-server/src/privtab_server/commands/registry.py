@@ -81,8 +81,12 @@ def put(
       privtab registry put registry/ lake@35f8e515 --channel prod --why "as in dev"
       privtab registry put registry/ state.tar.gz --channel dev --why "new grants of May"
     """
+    from privtab_server.registry.names import checked
+
     if channel is None and (why or expect is not None):
         raise UsageError("`--why` and `--expect` are about a release: give `--channel NAME`")
+    if channel is not None:
+        checked("the channel", channel)  # before anything is stored
     registry = registry_options.open_registry(url)
     stored: list[Revision] = []
     named = [(path, registry_options.stored_revision_at(registry, path)) for path in bundle]
