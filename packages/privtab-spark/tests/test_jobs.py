@@ -276,7 +276,7 @@ def test_mistakes_in_a_file_are_reported_by_line_before_spark_is_started(
     common = ["-p", POLICY, "-s", STATE, "-o", tmp_path / "out"]
     wrong: list[tuple[str, list[object], int, str]] = [
         ("certify", ["--people", people], 3, f"{people}:3: not UTF-8"),
-        ("certify", ["-o", tmp_path / "m.csv", "--by", "me", "--shown", "9"], 2, "`--by`, `--shown`: for the page"),
+        ("certify", ["-o", tmp_path / "m.csv", "--by", "me", "--shown", "2000"], 2, "`--by`, `--shown`: for the page"),
         ("certify", ["--at", "2026-03-03", "--ways", "all"], 2, "`--at`, `--ways`: for rows alone"),
         ("certify", ["--shown", "-1"], 2, "`--shown -1`: give a number of rows"),
         ("certify", ["-e", entities], 2, f"{entities}:3: `demo/hive` is not an entity"),

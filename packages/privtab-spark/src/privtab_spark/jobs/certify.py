@@ -127,7 +127,7 @@ class PageOptions:
     plan: Annotated[
         Literal["auto", "process", "spark"], Option("where to work: in this process, on Spark, or by size (auto)")
     ] = "auto"
-    shown: Annotated[int, Option("rows on the page (2000)", "ROWS")] = 2000
+    shown: Annotated[int | None, Option("rows on the page; default: 2000", "ROWS")] = None
     fail_on: Annotated[
         Literal["high", "medium", "low"] | None, Option("exit code 1 for findings of at least this level")
     ] = None
@@ -188,7 +188,7 @@ def _write_rows(question: MatrixOptions, output: OutputTable, rows: RowsOptions,
 
 def _write_page(question: MatrixOptions, output: OutputTable, page: PageOptions, session: JobSession) -> int:
     users = None if page.people is None else [line.removeprefix("user:") for _, line in lines(Path(page.people))]
-    if page.shown < 0:
+    if page.shown is not None and page.shown < 0:
         raise UsageError(f"`--shown {page.shown}`: give a number of rows")
     elsewhere = any(where_spark_is(session.conf)[1:])
     if page.plan == "process" and elsewhere:
@@ -200,6 +200,7 @@ def _write_page(question: MatrixOptions, output: OutputTable, page: PageOptions,
         return session.start("certify")
 
     from privtab_spark import certify
+    from privtab_spark.certification.certifying import SHOWN
     from privtab_spark.certification.findings import LEVELS
 
     folder = output.output or ""
@@ -212,7 +213,7 @@ def _write_page(question: MatrixOptions, output: OutputTable, page: PageOptions,
         people=users,
         title=page.title,
         by=page.by,
-        shown=page.shown,
+        shown=SHOWN if page.shown is None else page.shown,
         overwrite=output.overwrite,
         plan="spark" if page.plan == "auto" and elsewhere else page.plan,
         spark=start,
