@@ -241,6 +241,12 @@ def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         reading.read(tmp_path)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no such device")
+def test_a_line_without_an_end_is_an_error_instead_of_memory() -> None:
+    with pytest.raises(FileError, match="/dev/zero:1: a line of more than 67,108,864 characters"):
+        list(reading.batches(["/dev/zero"], Reading()))
+
+
 def test_an_empty_log_has_no_rows() -> None:
     assert list(reading.batches_of(io.BufferedReader(io.BytesIO(b"")), "x", Reading())) == []
     assert SCHEMA.names[:2] == ["time", "decision_id"]

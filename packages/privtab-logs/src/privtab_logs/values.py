@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from privtab.base import StrictDecoder
+from privtab.base import FileError, StrictDecoder
 from privtab_logs.repeated import Repeats
 from privtab_logs.schema import Reading
 
@@ -144,11 +144,12 @@ class _Scanner:
                 return False
 
     def _rest_of_line(self) -> str:
-        """The text up to the end of the line, and with it."""
-        while (
-            not (end := self._text.find("\n", self._at) + 1) and len(self._text) - self._at <= LARGEST and self._fill()
-        ):
-            pass
+        """The text up to the end of the line, and with it. Raises FileError for a line that never ends, as of a device."""
+        while not (end := self._text.find("\n", self._at) + 1) and self._fill():
+            if len(self._text) - self._at > LARGEST and "\n" not in self._text[self._at :]:
+                raise FileError(
+                    f"{self._path}:{self._line}: a line of more than {LARGEST:,} characters: this is no log"
+                )
         text = self._text[self._at : end or len(self._text)]
         self._move(self._at + len(text))
         self._arrays = 0
