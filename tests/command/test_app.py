@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from privtab import command as cli
 from privtab.command import _app, _typer, argument
+from privtab.command._line import tab_lines
 from privtab.filters import sql
 from privtab_analysis.commands.filter import DIALECTS
 
@@ -259,9 +260,7 @@ def test_words_that_programs_call_are_commands_of_registries(privtab: Callable[.
     assert (ran.code, f"privtab registry {name} " in ran.out) == (0, True)
 
 
-MOVED = [
-    line.split("\t") for line in Path(_app.__file__).with_name("moved.tsv").read_text(encoding="utf-8").splitlines()
-]
+MOVED = tab_lines("moved.tsv")
 
 
 @pytest.mark.parametrize(("earlier", "now"), MOVED, ids=[was for was, _ in MOVED])
@@ -276,7 +275,7 @@ def test_an_earlier_name_says_what_to_write(privtab: Callable[..., Any], earlier
 
 
 def test_a_former_option_is_refused_with_what_is_written_instead(privtab: Callable[..., Any]) -> None:
-    for option, now in _typer._former_options().items():
+    for option, now in tab_lines("former.tsv"):
         ran = privtab("opa", "path", option, "x")
         assert (ran.code, f"`{option}` is no option any more: {now}" in ran.err) == (2, True)
 

@@ -15,6 +15,7 @@ from typing import Any
 from privtab.base import errors, files, plugins, staged
 from privtab.base.errors import UsageError
 from privtab.base.printable import printable_output
+from privtab.command._line import read, tab_lines
 
 
 def modules_of(folders: Sequence[str] = (str(Path(__file__).parent),)) -> dict[str, str]:
@@ -58,8 +59,7 @@ def command(first: str = "", second: str = "", *, listed: bool = False) -> Any:
 def _listed() -> dict[str, Callable[[], Any]]:
     """Stand for modules of commands, with what help and completion say of them; a test writes the list from the modules."""
     places = MODULES | plugins.plugin_places("privtab.commands")
-    text = Path(__file__).with_name("commands.tsv").read_text(encoding="utf-8")
-    lines = (line.split("\t") for line in text.splitlines())
+    lines = tab_lines("commands.tsv")
     return {word: partial(_stand_in, *said) for word, place, *said in lines if places.get(word) == place}
 
 
@@ -128,8 +128,7 @@ staged.ask = _ask
 
 def _check_moved(arguments: Sequence[str]) -> None:
     """Raise UsageError for a command of an earlier name, with what to write instead, as `moved.tsv` lists them."""
-    text = Path(__file__).with_name("moved.tsv").read_text(encoding="utf-8")
-    for was, now in (line.split("\t") for line in text.splitlines()):
+    for was, now in tab_lines("moved.tsv"):
         words = was.split()
         if list(arguments[: len(words)]) == words:
             raise UsageError(f"there is no `privtab {was}`: write `privtab {now}`")
@@ -153,8 +152,6 @@ def _read_by_hand(arguments: Sequence[str]) -> Callable[[], None] | None:
     module: Any = None if load is None else load()
     if module is None or hasattr(module, "app") or hasattr(module, "SETTINGS"):
         return None
-    from privtab.command._line import read
-
     return read(getattr(module, "run", module), words)
 
 

@@ -19,6 +19,11 @@ _SHOWN = {"autocompletion", "show_default", "rich_help_panel", "envvar", "callba
 """Settings that do not matter here: a variable that is set, and an option that is given and has a callback, are Typer's."""
 
 
+def tab_lines(name: str) -> list[list[str]]:
+    """The cells of each line of a list beside this file, whose cells are parted by tabs."""
+    return [line.split("\t") for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()]
+
+
 class _UnclearError(ValueError):
     """A line that Typer reads."""
 

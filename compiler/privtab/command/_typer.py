@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ from typer.models import ArgumentInfo
 
 from privtab import __version__
 from privtab.base.errors import UsageError
-from privtab.command._line import moved_first
+from privtab.command._line import moved_first, tab_lines
 from privtab.command._parameters import with_options
 
 EXAMPLE = "Example:\n"
@@ -132,7 +131,7 @@ class _Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:
-            if now := _former_options().get(name := getattr(error, "option_name", "")):
+            if now := dict(tab_lines("former.tsv")).get(name := getattr(error, "option_name", "")):
                 raise UsageError(f"`{name}` is no option any more: {now}") from None
             raise
 
@@ -147,12 +146,6 @@ class _Command(TyperCommand):
         finally:
             for parameter, meaning in made:
                 parameter.help = meaning
-
-
-def _former_options() -> dict[str, str]:
-    """Former options, each with what is written instead."""
-    text = Path(__file__).with_name("former.tsv").read_text(encoding="utf-8")
-    return dict(line.split("\t") for line in text.splitlines())
 
 
 def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
