@@ -85,8 +85,11 @@ class Diagnostic:
     fix: str | None = None
 
     def __lt__(self, other: Diagnostic) -> bool:
-        """Sort by position, then code."""
-        return (self.span, self.code, self.message) < (other.span, other.code, other.message)
+        return self.in_order() < other.in_order()
+
+    def in_order(self) -> tuple[Span, str, str]:
+        """The position, the code and the message, by which findings are sorted."""
+        return self.span, self.code, self.message
 
     def to_json(self) -> dict[str, Any]:
         """The finding as one flat JSON object."""

@@ -58,7 +58,7 @@ def run(policy: Policy, *, parallel: bool = False) -> list[Diagnostic]:
     more, undecided_codes = rest()
     for pair, codes in undecided_codes.items():
         view.undecided(policy.rows[pair], *codes)
-    return sorted({*found, *more, *last.find(policy)})
+    return sorted({*found, *more, *last.find(policy)}, key=Diagnostic.in_order)
 
 
 def _found(view: View, checks: Sequence[Check]) -> list[Diagnostic]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias, assert_never
@@ -159,6 +159,25 @@ def tree(condition: m.Condition, path: Path) -> Node:
             )
         case _:
             return _leaf(condition, path)
+
+
+def outline(condition: m.Condition | None) -> Hashable:
+    """What the nodes of a condition are like, without building them; equal where the parts have the same paths and kinds.
+
+    With a row's shape, it tells which part of its condition each leaf is.
+    """
+    match condition:
+        case m.AnyOf() | m.AllOf():
+            return type(condition), *map(outline, flat(condition, type(condition)))
+        case m.Required(body=body, flag=flag):
+            return flag, outline(body)
+        case m.HoldsPrivilege(uses=uses, places=places, every=every):
+            checked = tuple(spot is None for spot in _use_spots(condition)) if any(use.is_set for use in uses) else ()
+            return every, len(places), *(len(use.members) for use in uses), checked
+        case m.Related(places=places) | m.CanDo(places=places) | m.Named(places=places):
+            return len(places)
+        case _:
+            return condition is None
 
 
 def _leaf(condition: m.Condition, path: Path) -> Node:

@@ -27,6 +27,7 @@ from privtab.checks._parts import (
     Path,
     RemovedPaths,
     nodes,
+    outline,
     parts,
     tree,
 )
@@ -70,36 +71,19 @@ def _superfluous(view: View) -> Iterator[Superfluous]:
         bodies.setdefault(id(row.decl.body), []).append(row)
     by_shape: dict[Hashable, dict[Path, Why] | None] = {}
     for rows in bodies.values():
+        key = tuple((outline(row.requires), outline(row.each), view.shape_of(view.rule(row)).number) for row in rows)
+        if by_shape.get(key) == {}:
+            continue  # nothing in rows like these is superfluous
         cells = [((0, row.requires), (1, row.each)) for row in rows]
         roots = [[tree(cell, (n,)) for n, cell in of_row if cell is not None] for of_row in cells]
         candidates = [part for root in roots[0] for node in nodes(root) for part in parts(node)]
-        if not candidates:
-            continue
-        key = _key(view, rows, roots)
         if key not in by_shape:
-            by_shape[key] = _reasons(view, rows, roots, candidates)
+            by_shape[key] = _reasons(view, rows, roots, candidates) if candidates else {}
         reasons = by_shape[key]
         if reasons is None:
             view.undecided(rows[0], "P310", "P328")
         else:
             yield from (_superfluous_part(part, reasons[part.path]) for part in candidates if part.path in reasons)
-
-
-def _key(view: View, rows: list[m.Row], roots: list[list[Node]]) -> Hashable:
-    """The common key of rows of the same shape; their parts have the same paths."""
-    structures = (tuple(map(_structure, row_roots)) for row_roots in roots)
-    return tuple(
-        (structure, row.requires is None, view.shape_of(view.rule(row)).number)
-        for structure, row in zip(structures, rows, strict=True)
-    )
-
-
-def _structure(node: Node) -> Hashable:
-    """The structure of a node and its parts. With the row's shape, it tells which part of its condition each leaf is."""
-    condition = node.condition
-    members = tuple(len(use.members) for use in condition.uses) if isinstance(condition, m.HoldsPrivilege) else ()
-    checked = tuple(spot is not None for spot in node.spots)
-    return node.shape, node.kind, node.flag, members, checked, len(node.place_spots), tuple(map(_structure, node.parts))
 
 
 def _reasons(view: View, rows: list[m.Row], roots: list[list[Node]], candidates: list[Part]) -> dict[Path, Why] | None:

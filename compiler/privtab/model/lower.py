@@ -71,11 +71,12 @@ def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[
 
 
 class Lowering:
-    """Lowers rows of one policy; equal targets share one object."""
+    """Lowers rows of one policy; equal targets share one object, and so do the most frequent conditions on them."""
 
     def __init__(self, policy: m.Policy) -> None:
         self.policy = policy
         self.targets: dict[tuple[str, str, Level], ir.Target] = {}
+        self._shared: dict[tuple[str, str, int], ir.Formula] = {}
 
     def rule(self, row: m.Row) -> ir.Rule:
         """Lower one row."""
@@ -205,7 +206,8 @@ class Lowering:
             under = self.policy.hierarchy.below(target.type) if place.below else ()
             if under and (not under.isdisjoint(on) or self.owners_have(privilege)):
                 return ir.HasBelow(privilege=privilege, target=self.outermost_of(target))
-            return ir.Has(privilege=privilege, target=target)
+            key = "has", privilege, id(target)
+            return self._shared.get(key) or self._shared.setdefault(key, ir.Has(privilege=privilege, target=target))
 
         return self.at_place(place, atom, privilege, lambda type_: type_ in on)
 
@@ -219,7 +221,10 @@ class Lowering:
 
         def atom(target: ir.Target) -> ir.Formula:
             below = place.below and self.policy.hierarchy.below(target.type)
-            return ir.OwnsBelow(target=self.outermost_of(target)) if below else ir.Owner(target=target)
+            if below:
+                return ir.OwnsBelow(target=self.outermost_of(target))
+            key = "owner", "", id(target)
+            return self._shared.get(key) or self._shared.setdefault(key, ir.Owner(target=target))
 
         return self.at_place(place, atom, "owner")
 
@@ -231,9 +236,14 @@ class Lowering:
     def can(self, operation: str, place: m.TargetSlot) -> ir.Formula:
         """An operation on a place, for the types whose row for it needs no `with` objects."""
         rows = self.policy.rows
+
+        def reference(target: ir.Target) -> ir.Formula:
+            key = "can", operation, id(target)
+            return self._shared.get(key) or self._shared.setdefault(key, ir.Can(operation=operation, target=target))
+
         return self.at_place(
             place,
-            lambda t: ir.Can(operation=operation, target=t),
+            reference,
             f"can {operation}",
             lambda type_: (type_, operation) in rows and not rows[type_, operation].withs,
         )

@@ -31,6 +31,9 @@ def read_rows(reader: PolicyReader, node: YamlNode, what: str, *, kind: str = "r
         row = _read_row(reader, value, key, kind) if operations else None
         if row is not None:
             poisoned = reader.mistakes > mistakes_before
+            if not poisoned and operations == [row.operation]:
+                rows.append(row)
+                continue
             rows.extend(
                 replace(row, operation=operation, span=operation.span, poisoned=poisoned) for operation in operations
             )
