@@ -22,11 +22,14 @@ Paths: TypeAlias = Mapping[str, list[str]]
 
 
 class _Node(NamedTuple):
-    """A part of a condition. `number`: of an atom, equal if it holds for the same subjects on equal paths."""
+    """A part of a condition. `number`: equal if it holds for the same subjects on equal paths; -1 for a part about several slots."""
 
     kind: Literal["atom", "all", "any"]
     parts: tuple[_Node, ...]
     number: int
+    slot: str
+    depth: int
+    """The most names of the path in the slot that the part depends on."""
     part: Part
 
 
@@ -42,7 +45,7 @@ class Forms:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Form | None] = {}
-        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
 
     def of(self, question: Question, objects: Mapping[str, Entity], evaluator: Evaluator) -> _Form | None:
         """The form of a question about some objects; None if more than their paths decides it."""
@@ -63,8 +66,15 @@ class Forms:
     def _node(self, part: Part) -> _Node:
         kind = part.condition.kind
         if kind in {"all", "any"}:
-            return _Node(kind, tuple(map(self._node, part.parts)), 0, part)
-        return _Node("atom", (), self._numbers.setdefault((kind, part.type, part.privilege), len(self._numbers)), part)
+            parts = tuple(map(self._node, part.parts))
+            numbers, slots = frozenset(inner.number for inner in parts), {inner.slot for inner in parts}
+            number = -1 if len(slots) != 1 or -1 in numbers else self._number(kind, numbers)
+            slot, depth = min(slots, default=RESOURCE), max((inner.depth for inner in parts), default=0)
+            return _Node(kind, parts, number, slot, depth, part)
+        return _Node("atom", (), self._number(kind, part.type, part.privilege), part.slot, part.depth, part)
+
+    def _number(self, *meaning: object) -> int:
+        return self._numbers.setdefault(meaning, len(self._numbers))
 
 
 class _Masks:
@@ -81,21 +91,31 @@ class _Masks:
         return self._holders(form.condition, form, paths)
 
     def _holders(self, node: _Node, form: _Form, paths: Paths) -> int:
-        kind, parts, number, part = node
-        if kind == "atom":
-            key = number, paths[part.slot][part.depth]
-            held = self._known.get(key)
-            if held is None:
+        kind, _, number, slot, depth, part = node
+        if number < 0:
+            return self._combined(node, form, paths)
+        key = number, paths[slot][depth]
+        held = self._known.get(key)
+        if held is None:
+            if kind == "atom":
                 numbers = self._evaluator.holders(part, form.example.about(paths))
-                held = self._known[key] = sum(map(self._bits.__getitem__, numbers))
-            return held
-        if kind == "any":
+                held = sum(map(self._bits.__getitem__, numbers))
+            else:
+                held = self._combined(node, form, paths)
+            self._known[key] = held
+        return held
+
+    def _combined(self, node: _Node, form: _Form, paths: Paths) -> int:
+        """The bits of the subjects for whom all, or any, of the parts of a node hold."""
+        if node.kind == "any":
             found = 0
-            for inner in parts:
+            for inner in node.parts:
                 found |= self._holders(inner, form, paths)
+                if found == self._everyone:
+                    break
             return found
         found = self._everyone
-        for inner in parts:
+        for inner in node.parts:
             found &= self._holders(inner, form, paths)
             if not found:
                 break
