@@ -91,6 +91,7 @@ def conform(
     return code, {row["row"]: row for row in rows}
 
 
+@pytest.mark.long
 def test_every_cell_that_a_statement_asks_about_agrees_and_nothing_is_left_behind(world: World, tmp_path: Path) -> None:
     before = world.state.read_bytes()
     code, rows = conform(world, tmp_path / "report.json")
