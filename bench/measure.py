@@ -85,9 +85,9 @@ class Report:
     tables: tuple[Table, ...] = ()
     targets: tuple[Target, ...] = ()
     repetitions: str = ""
-    """What the page says of repetitions, where rows have each their own."""
+    """The page's words on repetitions, where rows have each their own."""
     adds: bool = False
-    """Whether the rows of an earlier run stay on the page that this one has not measured again."""
+    """True if rows of an earlier run that this one has not measured again stay on the page."""
 
 
 class WrongAnswerError(Exception):

@@ -29,7 +29,7 @@ BESIDE_4 = (
     ),  # of the authorizer; as Kafka's other jars of Jackson
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5"),
 )
-"""What Kafka 3 had among its jars, and Kafka 4 has not."""
+"""Jars that Kafka 3 has, and Kafka 4 has not."""
 BROKER, ANONYMOUS = "broker", "ANONYMOUS"
 PASSWORD = "secret"  # noqa: S105  (of the test alone)
 START_SECONDS, COMMAND_SECONDS = 120, 60

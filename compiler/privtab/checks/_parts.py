@@ -162,7 +162,7 @@ def tree(condition: m.Condition, path: Path) -> Node:
 
 
 def outline(condition: m.Condition | None) -> Hashable:
-    """What the nodes of a condition are like, without building them; equal where the parts have the same paths and kinds.
+    """Outline the nodes of a condition without building them; equal where the parts have the same paths and kinds.
 
     With a row's shape, it tells which part of its condition each leaf is.
     """

@@ -76,7 +76,12 @@ class Lowering:
     def __init__(self, policy: m.Policy) -> None:
         self.policy = policy
         self.targets: dict[tuple[str, str, Level], ir.Target] = {}
-        self._shared: dict[tuple[str, str, int], ir.Formula] = {}
+        self._atoms: dict[tuple[object, ...], ir.Formula] = {}
+
+    def _shared(self, kind: Callable[..., ir.Formula], target: ir.Target, **names: str) -> ir.Formula:
+        """Make a condition on a shared target, once for each kind and its names."""
+        key = kind, *names.values(), id(target)
+        return self._atoms.get(key) or self._atoms.setdefault(key, kind(target=target, **names))
 
     def rule(self, row: m.Row) -> ir.Rule:
         """Lower one row."""
@@ -206,8 +211,7 @@ class Lowering:
             under = self.policy.hierarchy.below(target.type) if place.below else ()
             if under and (not under.isdisjoint(on) or self.owners_have(privilege)):
                 return ir.HasBelow(privilege=privilege, target=self.outermost_of(target))
-            key = "has", privilege, id(target)
-            return self._shared.get(key) or self._shared.setdefault(key, ir.Has(privilege=privilege, target=target))
+            return self._shared(ir.Has, target, privilege=privilege)
 
         return self.at_place(place, atom, privilege, lambda type_: type_ in on)
 
@@ -221,10 +225,7 @@ class Lowering:
 
         def atom(target: ir.Target) -> ir.Formula:
             below = place.below and self.policy.hierarchy.below(target.type)
-            if below:
-                return ir.OwnsBelow(target=self.outermost_of(target))
-            key = "owner", "", id(target)
-            return self._shared.get(key) or self._shared.setdefault(key, ir.Owner(target=target))
+            return ir.OwnsBelow(target=self.outermost_of(target)) if below else self._shared(ir.Owner, target)
 
         return self.at_place(place, atom, "owner")
 
@@ -236,14 +237,9 @@ class Lowering:
     def can(self, operation: str, place: m.TargetSlot) -> ir.Formula:
         """An operation on a place, for the types whose row for it needs no `with` objects."""
         rows = self.policy.rows
-
-        def reference(target: ir.Target) -> ir.Formula:
-            key = "can", operation, id(target)
-            return self._shared.get(key) or self._shared.setdefault(key, ir.Can(operation=operation, target=target))
-
         return self.at_place(
             place,
-            reference,
+            lambda target: self._shared(ir.Can, target, operation=operation),
             f"can {operation}",
             lambda type_: (type_, operation) in rows and not rows[type_, operation].withs,
         )
