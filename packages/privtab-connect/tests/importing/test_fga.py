@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from privtab.reference import Reference
 from privtab.state import from_tables, validate
 from privtab_connect.importing.imported import imported
 from privtab_connect.models.fga import Computed, Derived, Direct, Joined, Model, Tree, read
+from privtab_connect.models.reading import policy_of
 
 Tuples: TypeAlias = Sequence[tuple[str, str, str]]
 DRIVE = """\
@@ -82,7 +83,7 @@ class Evaluator:
             case Direct():
                 named = [subject for subject, word, where in self.tuples if (word, where) == (relation, of)]
                 return any(self._is(user, subject, seen) for subject in named)
-            case Computed(relation=other, place=None):
+            case Computed(relation=other, place=""):
                 return self.has(user, other, of, seen)
             case Computed(relation=other, place=place):
                 around = [subject for subject, word, where in self.tuples if (word, where) == (place, of)]
@@ -206,62 +207,6 @@ def test_a_policy_allows_what_its_model_allows(seed: int, tmp_path: Path) -> Non
 def test_random_models_are_said_whole_often_enough() -> None:
     whole = [not Derived(random_model(random.Random(seed)), "drive", "model.fga").unsaid for seed in range(400)]
     assert 60 < sum(whole) < 340
-
-
-def to_json(model: Model) -> dict[str, Any]:
-    """A model in OpenFGA's JSON."""
-
-    def userset(tree: Tree) -> Mapping[str, Any]:
-        match tree:
-            case Direct():
-                return {"this": {}}
-            case Computed(relation=relation, place=None):
-                return {"computedUserset": {"relation": relation}}
-            case Computed(relation=relation, place=place):
-                return {"tupleToUserset": {"tupleset": {"relation": place}, "computedUserset": {"relation": relation}}}
-            case Joined(word="but not", parts=(base, taken)):
-                return {"difference": {"base": userset(base), "subtract": userset(taken)}}
-            case Joined(word=word, parts=parts):
-                return {"union" if word == "or" else "intersection": {"child": [userset(part) for part in parts]}}
-        raise AssertionError(tree)
-
-    def reference(text: str) -> dict[str, Any]:
-        kind, _, relation = text.partition("#")
-        return (
-            {"type": kind, "relation": relation}
-            if relation
-            else {"type": kind.removesuffix(":*")} | ({"wildcard": {}} if kind.endswith(":*") else {})
-        )
-
-    return {
-        "schema_version": "1.1",
-        "type_definitions": [
-            {
-                "type": kind,
-                "relations": {word: userset(relation.tree) for word, relation in relations.items()},
-                "metadata": {
-                    "relations": {
-                        word: {
-                            "directly_related_user_types": [
-                                reference(each) for d in _directs(relation.tree) for each in d.types
-                            ]
-                        }
-                        for word, relation in relations.items()
-                    }
-                },
-            }
-            for kind, relations in model.items()
-        ],
-    }
-
-
-def test_the_language_and_the_json_are_one_model() -> None:
-    model = read(WHOLE, "model.fga")
-    again = read(json.dumps(to_json(model)), "model.fga")
-    assert {k: {w: r.tree for w, r in v.items()} for k, v in again.items()} == {
-        k: {w: r.tree for w, r in v.items()} for k, v in model.items()
-    }
-    assert Derived(again, "drive", "model.fga").text == derived(WHOLE).text
 
 
 def test_a_store_decides_as_its_tuples_say(tmp_path: Path) -> None:
@@ -443,33 +388,18 @@ def test_members_whom_the_model_works_out_are_not_those_of_the_tuples() -> None:
     assert any("`group#member`: the model works them out" in each for each in told(made))
 
 
-def of_json(userset: Mapping[str, Any], *types: Mapping[str, Any]) -> str:
-    """A model of a type with one relation, in OpenFGA's JSON."""
-    metadata = {"relations": {"x": {"directly_related_user_types": types}}}
-    definition = {"type": "a", "relations": {"x": userset}, "metadata": metadata}
-    return json.dumps({"schema_version": "1.1", "type_definitions": [definition]})
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model\n  schema 1.0\n", "model.fga: a model of schema 1.0"),
+        ("model\n  schema 1.0\n", "model.fga:2:10: a model of schema 1.0"),
         ("model\n  schema 1.1\ntype a\n  relations\n    define x: b or c and d\n", "model.fga:5:22: expected `condition` or `define` or `or` or `type` or the end, not `and`"),
         ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user\n", "model.fga:6:1: expected "),
         ("model\n  schema 1.1\nwhat a\n", "model.fga:3:1: expected `condition` or `type` or the end, not `what`"),
         ("model\n  schema 1.1\ncondition c(x: string) {\n  x == '{'\n", "model.fga:3:1: expected `condition` or `type` or the end, not `condition`"),
-        ("{}", "model.fga: no authorization model of OpenFGA"),
+        ("{}", "model.fga: a model in JSON; `fga model transform --file=model.fga` writes it"),
         ("model\n  schema 1.1\ntype a\ntype a\n", "model.fga:4:6: a second type `a`"),
         ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user] but not y\n    define x: [user]\n", "model.fga:6:12: a second relation `x` of `a`"),
-        ('{"schema_version": "1.1", "type_definitions": [{"type": "a"}, {"type": "a"}]}', "model.fga: a second type `a`"),
-        ('{"schema_version": "1.1", "type_definitions": [{"type": "a", "relations": {"x": {"other": {}}}}]}', "unknown userset `other`"),
-        ('{"schema_version": ["1.1"], "type_definitions": []}', "a model of schema ['1.1']"),
-        ('{"schema_version": "1.1", "type_definitions": [{"type": ["a"]}]}', "`type` is no text: ['a']"),
-        (of_json({"this": {}}, {"type": "user", "conditon": "in_office"}), "unknown key `conditon`"),
-        (of_json({"this": {}}, {"type": "user", "wildcard": {}, "relation": "x"}), "`relation` and `wildcard`"),
-        (of_json({"intersection": {"child": [{"this": {}}], "children": []}}), "unknown key `children`"),
-        (of_json({"computedUserset": {"object": "a:1", "relation": "x"}}), "a userset of `a:1` alone"),
-        (of_json({"computedUserset": {"relation": ["x"]}}), "`relation` is no text: ['x']"),
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user]\n    define x: [user]\ntype a\n", "model.fga:6:12: a second relation `x` of `a`\nmodel.fga:7:6: a second type `a`"),
         ("model\n  schema 1.1\ntype a\n  relations\n    define x: [group:member]\n", "model.fga:5:21: expected `#` or `:*` or `,` or `]` or `with`, not `:`"),
     ],
 )  # fmt: skip
@@ -483,16 +413,29 @@ def test_what_is_no_model_is_an_error_at_its_place(text: str, message: str) -> N
     ("text", "message"),
     [
         ("model\n  schema 1.1\ntype a\n  relations\n    define x\\u0020or\\u0020anyone: [user]\n", "model.fga:5:12: `x\\u0020or\\u0020anyone` of `a` cannot be a name in a policy"),
-        (json.dumps({"schema_version": "1.1", "type_definitions": [{"type": 'a:\n  b: "anyone"'}]}), "cannot be a name in a policy"),
-        ("model\n  schema 1.1\ntype a\n  relations\n    define x: " + "(" * 3000 + "[user]" + " or [user])" * 3000, "model.fga: nested too deep"),
-        ("model\n  schema 1.1\ntype a\n  relations\n" + "".join(f"    define x{n}: x{n + 1}\n" for n in range(3000)), "model.fga: nested too deep"),
+        ("model\n  schema 1.1\ntype a|b\n  relations\n    define x: [user]\n    define x&y: [user]\n", "model.fga:3:6: `a|b` of `a|b` cannot be a name in a policy\nmodel.fga:6:12: `x&y` of `a|b`"),
     ],
-    ids=["escapes", "lines", "parentheses", "relations"],
+    ids=["escapes", "several"],
 )  # fmt: skip
-def test_what_cannot_be_a_policy_is_an_error(text: str, message: str) -> None:
+def test_names_that_a_policy_cannot_have_are_errors(text: str, message: str) -> None:
     with pytest.raises(FileError) as raised:
-        Derived(read(text, "model.fga"), "drive", "model.fga")
+        derived(text)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "relations",
+    [
+        "define x: " + "(" * 3000 + "[user]" + " or [user])" * 3000,
+        "".join(f"define x{n}: x{n + 1}\n" for n in range(3000)),
+    ],
+    ids=["parentheses", "relations"],
+)
+def test_what_is_nested_too_deep_is_an_error(relations: str, tmp_path: Path) -> None:
+    model = tmp_path / "model.fga"
+    model.write_text(f"model\n  schema 1.1\ntype a\n  relations\n{relations}", encoding="utf-8")
+    with pytest.raises(FileError, match="nested too deep"):
+        policy_of(model, None, None)
 
 
 @pytest.mark.parametrize("member", ["[user with in_office]", "[user, employee]", "[user:*]", "[team#member]"])

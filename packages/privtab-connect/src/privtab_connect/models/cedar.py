@@ -22,7 +22,7 @@ from privtab_connect.models.cedar_language import (
     read_schema,
     word_of,
 )
-from privtab_connect.models.fga import USER, Anyone, Computed, Direct, Joined, Model, Relation, Tree, Unsaid
+from privtab_connect.models.fga import USER, Computed, Direct, Joined, Model, Relation, Tree, Unsaid
 
 GROUP, PEOPLE = "group", (USER, "group#member")
 
@@ -101,7 +101,9 @@ class CedarModel:
                 self._say(policy.place, of, str(error))
                 continue
             if False not in parts:
-                found.append(Joined("and", tuple(parts)) if len(parts) > 1 else parts[0] if parts else Anyone())
+                found.append(
+                    Joined("and", tuple(parts)) if len(parts) > 1 else parts[0] if parts else Joined("and", ())
+                )
         return Joined("or", () if forbidden else tuple(found))
 
     def _concerns(self, policy: Policy, action: str, kind: str) -> bool:

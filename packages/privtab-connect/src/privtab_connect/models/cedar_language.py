@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from lark import Token
 
 from privtab.base import FileError, strict_loads
-from privtab_connect.models.fga import only
 from privtab_connect.models.grammar import Language, place
 
 Expression: TypeAlias = tuple[Any, ...]
@@ -137,6 +136,14 @@ _LANGUAGE = Language(
         "schema": lambda parts: [declared for part in parts for declared in part],
     },
 )
+
+
+def only(given: Any, *keys: str) -> Mapping[str, Any]:
+    """An object of JSON. Raises ValueError for another key, which may say less than what is read, and AttributeError for no object."""
+    if unknown := sorted(given.keys() - {*keys}):
+        raise ValueError(f"unknown key `{unknown[0]}`")
+    found: Mapping[str, Any] = given
+    return found
 
 
 def _plain(parts: list[Any]) -> list[Any]:
