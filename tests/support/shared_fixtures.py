@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,8 +121,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
+
+
+def slow_words() -> re.Pattern[str]:
+    """What stands in each file with slow tests; `make test-full` collects no other files."""
+    found = re.search(r"^SLOW_WORDS := (.+)$", MAKEFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found, "the Makefile names no words of slow tests"
+    return re.compile(found[1])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    files, words = {item.path for item in items if item.get_closest_marker("slow")}, slow_words()
+    if passed_over := sorted(str(file) for file in files if not words.search(file.read_text(encoding="utf-8"))):
+        raise pytest.UsageError(f"`make test-full` finds none of the `SLOW_WORDS` in {', '.join(passed_over)}")
     for item in items:
         if "seed" in getattr(getattr(item, "callspec", None), "params", ()):
             item.add_marker(pytest.mark.generated)
