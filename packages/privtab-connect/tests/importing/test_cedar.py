@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from privtab.pipeline import load_program
 from privtab.reference import Reference
 from privtab.state import from_tables, validate
 from privtab_connect.models import cedar, fga
+from privtab_connect.models.reading import policy_of
 
 SCHEMA = """\
 type Acl = { viewers: Set<Team>, editors?: Team }; // shared
@@ -177,18 +177,24 @@ UNSAID = [
     # a policy | what is told of it
     ('forbid (principal, action == Action::"edit", resource is Project);', "`policy0` for `edit` of `Project`: a table says what is allowed alone: nobody may do it"),
     ("permit (principal, action == Action::\"close\", resource) unless { resource.votes > 3 };", "`policy0` for `close` of `BugReport`: `unless`: a table has no negation"),
-    ("permit (principal, action == Action::\"close\", resource) when { resource.votes > 3 };", "`resource.votes > 3`: a condition on values"),
-    ("permit (principal, action == Action::\"close\", resource) when { !(principal in resource.watchers) };", "`!principal in resource.watchers`: a condition on values"),
+    ("permit (principal, action == Action::\"close\", resource) when { resource.votes > 3 };", "`resource.votes > 3`: a condition that a table cannot say"),
+    ("permit (principal, action == Action::\"close\", resource) when { !(principal in resource.watchers) };", "`!(principal in resource.watchers)`: a condition that a table cannot say"),
     ("permit (principal in Team::\"hr\", action == Action::\"close\", resource);", "it names one principal: a row of a state can"),
     ("permit (principal, action == Action::\"archive\", resource == Project::\"p1\");", "it names one resource: a row of a state can"),
-    ("permit (principal, action == Action::\"archive\", resource) when { principal in principal.teams };", "`principal.teams`: no attribute of the resource"),
-    ("permit (principal, action == Action::\"close\", resource) when { resource has votes && principal in resource.watchers };", "`has` of an attribute that nothing else asks for"),
+    ("permit (principal, action == Action::\"archive\", resource) when { principal in principal.teams };", "`principal in principal.teams`: a condition that a table cannot say"),
+    ("permit (principal, action == Action::\"close\", resource) when { resource has votes && principal in resource.watchers };", "`has votes`: nothing else asks for the attribute"),
     ("permit (principal, action == Action::\"archive\", resource) when { principal == resource.managers };", "`managers` is not of the principal's type"),
     ("permit (principal, action == Action::\"archive\", resource) when { resource.viewers.contains(principal) };", "`viewers` is not of the principal's type"),
-    ("permit (principal, action == Action::\"archive\", resource) when { if true then true else false };", "`if-then-else(true, true, false)`: a condition on values"),
+    ("permit (principal, action == Action::\"archive\", resource) when { if true then true else false };", "`if true then true else false`: a condition that a table cannot say"),
     ("permit (principal == ?principal, action == Action::\"archive\", resource);", "its only slot is `?principal`"),
     ("@id(\"viewers\") permit (principal == ?principal, action == Action::\"archive\", resource == ?resource);", "`viewers` is a policy with slots, and an action or an attribute"),
     ("permit (principal, action == Action::\"archive\", resource) when { principal in resource.acl };", "`resource.acl`: no attribute of the resource"),
+    ("permit (principal, action == Action::\"archive\", resource) when { resource is Other };", "`is Other`: no type of the schema"),
+    ("permit (principal, action == Action::\"archive\", resource) when { resource.acl is Acl };", "`is Acl`: no type of the schema, or not of the resource"),
+    ("permit (principal, action == Action::\"archive\", resource) when { && };", "`&&`: a condition that a table cannot say"),
+    ("permit (principal, action == Action::\"archive\", resource) when { principal in resource.viewers && { a: { b: \"}\\\"\" } }.a == 1 }; // }", "`principal in resource.viewers && { a: { b: \"}\\\"\" } }.a == 1`: a condition that a table cannot say"),
+    ("permit (principal, action == Action::\"archive\", resource) when { principal in resource.viewers.managers.viewers };", "`resource.viewers.managers.viewers`: no attribute"),
+    ("permit (principal, action == Action::\"archive\", resource) when { principal.in(resource.viewers) };", "`principal.in(resource.viewers)`: a condition that a table cannot say"),
     ("permit (principal, action == Action::\"archive\", resource) when { principal in resource.acl.viewers };", "`resource.acl.viewers`: no attribute of the resource"),
 ]  # fmt: skip
 
@@ -208,134 +214,10 @@ def test_what_a_table_cannot_say_is_named_and_allows_nothing(policy: str, told: 
     assert ("project", "archive") in table.rules
 
 
-SCHEMA_AS_JSON = {
-    "": {
-        "commonTypes": {
-            "Acl": {
-                "type": "Record",
-                "attributes": {
-                    "viewers": {"type": "Set", "element": {"type": "Entity", "name": "Team"}},
-                    "editors": {"type": "EntityOrCommon", "name": "Team", "required": False},
-                },
-            }
-        },
-        "entityTypes": {
-            "User": {"memberOfTypes": ["Team"]},
-            "Team": {"memberOfTypes": ["Team"]},
-            "Project": {
-                "shape": {
-                    "type": "Record",
-                    "attributes": {
-                        "owner": {"type": "Entity", "name": "User"},
-                        "viewers": {"type": "Set", "element": {"type": "EntityOrCommon", "name": "Team"}},
-                        "managers": {"type": "EntityOrCommon", "name": "Team"},
-                        "acl": {"type": "Acl", "required": False},
-                    },
-                }
-            },
-            "BugReport": {
-                "memberOfTypes": ["Project"],
-                "shape": {
-                    "type": "Record",
-                    "attributes": {
-                        "project": {"type": "Entity", "name": "Project"},
-                        "reporter": {"type": "Entity", "name": "User"},
-                        "watchers": {"type": "Set", "element": {"type": "Entity", "name": "User"}},
-                        "votes": {"type": "Long"},
-                    },
-                },
-            },
-        },
-        "actions": {
-            "view": {"appliesTo": {"principalTypes": ["User"], "resourceTypes": ["Project", "BugReport"]}},
-            "edit": {"appliesTo": {"principalTypes": ["User"], "resourceTypes": ["Project", "BugReport"]}},
-            "close": {
-                "memberOf": [{"id": "changes"}],
-                "appliesTo": {"principalTypes": ["User"], "resourceTypes": ["BugReport"]},
-            },
-            "changes": {},
-            "archive": {"appliesTo": {"principalTypes": ["User"], "resourceTypes": ["Project"]}},
-        },
-    }
-}
-"""`SCHEMA`, in Cedar's JSON."""
-POLICIES_AS_JSON = Path(__file__).with_name("cedar_policies.json").read_text(encoding="utf-8")
-"""`POLICIES`, as `cedarpy.policies_to_json_str` of cedarpy 4.12 writes them."""
-
-
-def test_the_languages_and_their_json_are_one_model() -> None:
-    expected = derived(SCHEMA, POLICIES)
-    for schema in (SCHEMA, json.dumps(SCHEMA_AS_JSON)):
-        for policies in (POLICIES, POLICIES_AS_JSON):
-            found = derived(schema, policies)
-            assert (found[0].text, found[1]) == (expected[0].text, expected[1])
-
-
-CLOSE = {"op": "==", "entity": {"type": "Action", "id": "close"}}
-ALL = {"op": "All"}
-HEAD = {"effect": "permit", "principal": ALL, "action": CLOSE, "resource": ALL}
-
-
-@pytest.mark.parametrize(
-    ("policy", "told"),
-    [
-        ({**HEAD, "conditions": [{"kind": "unless", "body": {"Value": True}}]}, "`unless`: a table has no negation"),
-        ({**HEAD, "conditions": [{"kind": "when", "body": {"isInRange": [{"ip": [{"Value": "10.0.0.1"}]}, {"Var": "context"}]}}]}, '`isInRange(ip("10.0.0.1"), context)`: a condition on values'),
-        ({**HEAD, "conditions": [{"kind": "when", "body": {"is": {"left": {"Var": "principal"}, "entity_type": "User", "in": {"Var": "resource"}}}}]}, "`principal is User`: a condition on values"),
-        ({**HEAD, "principal": {"op": "is", "entity_type": "User", "in": {"entity": {"type": "Team", "id": "hr"}}}}, "it names one principal: a row of a state can"),
-        ({**HEAD, "principal": {"op": "==", "slot": "?principal"}}, "its only slot is `?principal`"),
-        ({**HEAD, "effect": "forbid"}, "nobody may do it"),
-        ({"templates": {}, "staticPolicies": {}, "templateLinks": [{"templateId": "t", "newId": "linked", "values": {}}]}, "`linked`: it links a template: rows of a state can"),
-    ],
-)  # fmt: skip
-def test_what_a_table_cannot_say_of_json_is_named_and_allows_nothing(policy: dict[str, Any], told: str) -> None:
-    found, unsaid = derived(SCHEMA, json.dumps(policy))
-    assert [told in each for each in unsaid] == [True]
-    assert '    close: "nobody"' in found.text
-
-
-WRONG = [
-    ({**HEAD, "effect": "allow"}, "an effect or a condition that Cedar does not have"),
-    ({**HEAD, "conditions": [{"kind": "if", "body": {"Value": True}}]}, "an effect or a condition that Cedar does not have"),
-    ({**HEAD, "principal": {"op": "like", "entity": {"type": "User", "id": "a"}}}, "no scope of `principal`"),
-    ({**HEAD, "principal": {"op": "in", "slot": "?resource"}}, "another's slot in the scope of `principal`"),
-    ({**HEAD, "principals": ALL}, "unknown key `principals`"),
-    ({**HEAD, "principal": {**ALL, "entity": {"type": "User", "id": "a"}}}, "no scope of `principal`"),
-    ({**HEAD, "resource": {"op": "is", "entity_type": "Project", "slot": "?resource"}}, "no scope of `resource`"),
-    ({**HEAD, "resource": {"op": "in", "slot": "resource"}}, "no scope of `resource`"),
-    ({**HEAD, "conditions": [{"kind": "when", "body": {"Value": True}, "unless": {"Value": True}}]}, "unknown key `unless`"),
-    ({**HEAD, "conditions": [{"kind": "when", "body": {"Var": "true"}}]}, "no expression"),
-    ({**HEAD, "conditions": [{"kind": "when", "body": {"&&": [{"Value": True}, {"Value": True}, {"Value": False}]}}]}, "neither Cedar nor its JSON"),
-    ({**HEAD, "conditions": [{"kind": "when", "body": {"&&": {"left": {"Value": True}, "right": {"Value": False}, "arg": {"Value": True}}}}]}, "`&&` has no `arg`"),
-    ({**HEAD, "conditions": [{"kind": "when", "body": {"==": {"left": {"Var": "principal"}}}}]}, "`==` has no `right`"),
-    ({"effect": "permit"}, "neither Cedar nor its JSON"),
-    ({"staticPolicies": [HEAD]}, "neither Cedar nor its JSON"),
-    ({"policies": {}}, "unknown key `policies`"),
-    ({**HEAD, "conditions": [{"kind": "when", "body": {"in": {"left": {"Var": "principal"}, "rigth": {"Var": "resource"}}}}]}, "`in` has no `rigth`"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("policy", "message"), WRONG)
-def test_what_is_no_json_of_policies_is_refused(policy: dict[str, Any], message: str) -> None:
-    with pytest.raises(FileError, match=re.escape(message)):
-        derived(SCHEMA, json.dumps(policy))
-
-
-def test_what_is_no_json_of_a_schema_is_refused() -> None:
-    misspelt = '{"": {"entityTypes": {"User": {"memberOfType": ["Team"]}}}}'
-    two_lines = '{"": {"entityTypes": {"User:\\n  x": {}}}}'
-    for wrong in (
-        misspelt,
-        two_lines,
-        '{"": {"entities": {}}}',
-        '{"": {"actions": {"a": {}, "a": {}}}}',
-        '{"": {"entityTypes": []}}',
-        "{",
-    ):
-        with pytest.raises(FileError, match=r"app\.cedarschema: neither Cedar nor its JSON"):
-            derived(wrong, POLICIES)
-    with pytest.raises(FileError, match="two types are called `User` without their namespaces"):
-        derived(json.dumps(SCHEMA_AS_JSON | {"Other": {"entityTypes": {"User": {}}}}), POLICIES)
+@pytest.mark.parametrize(("schema", "policies", "what"), [("{}", POLICIES, "schema"), (SCHEMA, " {}", "policy")])
+def test_json_is_refused_with_the_tool_that_writes_the_language(schema: str, policies: str, what: str) -> None:
+    with pytest.raises(FileError, match=f"`cedar translate-{what} --direction json-to-cedar` writes it in Cedar"):
+        derived(schema, policies)
 
 
 @pytest.mark.parametrize("group", ["changes", '"changes"', 'Action::"changes"', '[Action::"changes", archive]'])
@@ -423,30 +305,24 @@ def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -
     ("schema", "policies", "message"),
     [
         (SCHEMA + "namespace Other { entity Project; }", POLICIES, "app.cedarschema:10:26: two types are called `Project`"),
-        (SCHEMA + "entity Bug_Report, Group;", POLICIES, "two types are called alike in small letters"),
+        (SCHEMA + "entity Bug_Report, Group;", POLICIES, "app.cedarschema:10:8: two types are called `bug_report`\napp.cedarschema:10:20: two types are called `group`"),
         (SCHEMA.replace("entity User", "entiti User"), POLICIES, "app.cedarschema:2:1: expected `@` or `action` or `entity` or `namespace` or `type` or the end, not `entiti`"),
         (SCHEMA, POLICIES.replace("permit", "allow", 1), "app.cedar:1:1: expected `@` or `permit` or `forbid` or the end, not `allow`"),
         (SCHEMA, "permit (principal, resource, action);", "app.cedar:1:20: expected `action`, not `resource`"),
         (SCHEMA + "namespace Other { action close; }", POLICIES, "app.cedarschema:10:26: two actions are called `close`"),
-        (SCHEMA, "permit (principal, action, resource) when { && };", "app.cedar:1:45: `&&` cannot stand here"),
         (SCHEMA, "permit (principal, action, resource", "app.cedar:1:36: expected `)` or `,` or `==` or `in` or `is`, not the end"),
         (SCHEMA, 'forbid (principal, action != Action::"view", resource);', "app.cedar:1:27: expected `,` or `==` or `in`, not `!=`"),
         (SCHEMA, "permit (principal, action in resource, resource);", "app.cedar:1:38: expected `::`, not `,`"),
-        (SCHEMA, 'permit (principal == ?resource, action, resource);', "app.cedar:1:1: another's slot in the scope of `principal`"),
-        (SCHEMA, "permit (principal, action, resource) when { principal == resource.\u00e9owner };", "app.cedar:1:67: `\u00e9` cannot stand here"),
+        (SCHEMA, 'permit (principal == ?resource, action, resource);', "app.cedar:1:22: the schema has no `?resource` here"),
         (SCHEMA, r'permit (principal == User::"a\qb", action, resource);', "app.cedar:1:28: `\"` cannot stand here"),
         (SCHEMA, r'@id("\u{d800}") permit (principal, action, resource);', "app.cedar:1:5: `\"` cannot stand here"),
-        (SCHEMA, 'permit (principal, action == Other::Action::"view", resource);', "app.cedar:1:1: the schema has no `Other::Action::view`"),
-        (SCHEMA, 'permit (principal, action == Action::"viev", resource);', "app.cedar:1:1: the schema has no `Action::viev`"),
-        (SCHEMA, "permit (principal, action, resource is Other::Project);", "app.cedar:1:1: the schema has no `Other::Project`"),
-        (SCHEMA, "permit (principal, action, resource) when { resource is Other::Project };", "app.cedar:1:1: the schema has no `Other::Project`"),
-        (f"namespace Shop {{ {SCHEMA} }}", 'forbid (principal, action == Action::"view", resource);', "app.cedar:1:1: the schema has no `Action::view`"),
-        (SCHEMA, "permit (principal, action, resource) when { in(principal, resource.viewers) };", "app.cedar:1:47: `(` cannot stand here"),
-        (SCHEMA, "permit (principal, action, resource) when { principal.in(resource.viewers) };", "app.cedar:1:57: "),
+        (SCHEMA, 'permit (principal, action == Other::Action::"view", resource);', "app.cedar:1:37: the schema has no `Other::Action::view`"),
+        (SCHEMA, 'permit (principal, action == Action::"viev", resource);', "app.cedar:1:30: the schema has no `Action::viev`"),
+        (SCHEMA, "permit (principal, action, resource is Other::Project);", "app.cedar:1:47: the schema has no `Other::Project`"),
+        (f"namespace Shop {{ {SCHEMA} }}", 'forbid (principal, action == Action::"view", resource);', "app.cedar:1:30: the schema has no `Action::view`"),
         ('entity User, Doc; action "1" appliesTo { principal: User, resource: Doc };', POLICIES[:0], "`1` of `doc` cannot be a name in a policy"),
-        (SCHEMA, f"permit (principal, action, resource) when {{ {'!' * 9999}true }};", "app.cedar: nested too deep"),
         (SCHEMA, '@id("a-b") permit (principal, action, resource); @id("a_b") permit (principal, action, resource);', "app.cedar:1:61: two policies are called `a_b`"),
-        (SCHEMA + 'action "view-it", view_it appliesTo { principal: User, resource: Project };', POLICIES, "two actions are called alike"),
+        (SCHEMA + 'action "view-it", view_it appliesTo { principal: User, resource: Project };', POLICIES, "app.cedarschema:10:19: two actions are called `view_it`"),
         (SCHEMA + "namespace Other { type Acl = Long; }", POLICIES, "app.cedarschema:10:24: two types are called `Acl`"),
         (SCHEMA + "namespace Other { type Team = User; }", POLICIES, "two types are called `Team`"),
     ],
@@ -454,6 +330,26 @@ def test_a_policy_with_slots_is_a_privilege_on_what_the_resource_lies_in_too() -
 def test_what_is_no_cedar_is_refused_at_its_place(schema: str, policies: str, message: str) -> None:
     with pytest.raises(FileError, match=re.escape(message)):
         derived(schema, policies)
+
+
+def test_what_the_policy_refuses_stands_at_its_place_in_the_schema(privtab: Any, tmp_path: Path) -> None:
+    schema, policies = tmp_path / "app.cedarschema", tmp_path / "app.cedar"
+    more = "entity Any;\naction _in appliesTo { principal: User, resource: Any };\n"
+    schema.write_text(SCHEMA + more, encoding="utf-8")
+    policies.write_text(POLICIES, encoding="utf-8")
+    done = privtab("import", schema, policies)
+    err = done.err.replace("\n", "")
+    assert done.code == 1
+    assert [f"{schema}:{place}: error: P0" in err for place in ("10:8", "11:8")] == [True, True], done.err
+
+
+def test_conditions_nested_too_deep_are_an_error(tmp_path: Path) -> None:
+    schema, policies = tmp_path / "app.cedarschema", tmp_path / "app.cedar"
+    schema.write_text(SCHEMA, encoding="utf-8")
+    nested = "true && (false || (" * 2000 + "true" + "))" * 2000
+    policies.write_text(f"permit (principal, action, resource) when {{ {nested} }};", encoding="utf-8")
+    with pytest.raises(FileError, match="nested too deep"):
+        policy_of(schema, policies, None)
 
 
 def test_the_command_writes_the_policy_or_says_why_not(privtab: Any, tmp_path: Path) -> None:

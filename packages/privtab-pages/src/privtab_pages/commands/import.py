@@ -24,7 +24,7 @@ def run(
         Path,
         argument(
             "FILE",
-            "A page with tables (Markdown, HTML, CSV, XLSX), a model of OpenFGA or a schema of Cedar, language or JSON.",
+            "A page with tables (Markdown, HTML, CSV, XLSX), a model of OpenFGA or a schema of Cedar.",
         ),
     ],
     policies: Annotated[Path | None, argument("[POLICIES]", "The policies of a schema of Cedar.")] = None,
