@@ -1,7 +1,8 @@
 """Say which shipped table has a newer release in the registries: `python .ci/follow.py [SYSTEM…]`.
 
-`releases.yaml` beside the tables of a system names where it is published. The clients of the registries are asked, with their
-settings. Exit code 1 where one did not answer: nothing is known then.
+`releases.yaml` beside the tables of a system names where it is published, and as `compared` the newest release that was found to need
+no table of its own. The clients of the registries are asked, with their settings. Exit code 1 where one did not answer: nothing is known
+then.
 """
 
 from __future__ import annotations
@@ -62,24 +63,27 @@ def versions(system: str, policies: Path = POLICIES) -> list[Version]:
     return sorted(found)
 
 
-def verdict(shipped: list[Version], newest: Version) -> str:
+def verdict(shipped: list[Version], newest: Version, compared: Version | None = None) -> str:
     """The meaning of the newest release for the tables: a table `1.7` is of each `1.7.x`."""
     last = shipped[-1].release
     if newest.release[: len(last)] == last:
         return "followed"
+    if newest == compared:
+        return f"compared: {newest} has no table of its own"
     return f"newer: {newest}" if newest > shipped[-1] else f"ahead of the registry, which has {newest}"
 
 
 def line(system: str, document: dict[str, Any], policies: Path = POLICIES) -> tuple[str, bool]:
     """One line about a system, and whether the registry answered."""
-    [(registry, name)] = document.items()
+    [(registry, name)] = ((key, value) for key, value in document.items() if key != "compared")
     if registry == "nowhere":
         return f"{system}: not followed: {name}", True
     newest = REGISTRIES[registry](name)
     if newest is None:
         return f"{system}: {registry} did not answer for {name}", False
     shipped = versions(system, policies)
-    return f"{system}: {', '.join(map(str, shipped))}: {verdict(shipped, Version(newest))}", True
+    compared = Version(document["compared"]) if "compared" in document else None
+    return f"{system}: {', '.join(map(str, shipped))}: {verdict(shipped, Version(newest), compared)}", True
 
 
 def main(systems: list[str]) -> int:

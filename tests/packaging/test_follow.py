@@ -43,6 +43,31 @@ def test_a_table_is_of_each_release_that_begins_with_its_version(
     assert follow.verdict([Version(one) for one in shipped], Version(newest)) == said
 
 
+@pytest.mark.parametrize(
+    ("newest", "said"),
+    [
+        ("1.8.0", "compared: 1.8.0 has no table of its own"),
+        ("1.8.1", "newer: 1.8.1"),
+        ("1.7.3", "followed"),
+    ],
+)
+def test_a_release_that_was_compared_is_not_newer_but_the_next_one_is(
+    follow: ModuleType, newest: str, said: str
+) -> None:
+    assert follow.verdict([Version("1.7")], Version(newest), Version("1.8.0")) == said
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_was_compared_stands_in_the_header_of_the_newest_table(follow: ModuleType, system: str) -> None:
+    folder = ROOT / "policy_src" / system
+    document = yaml.safe_load((folder / "releases.yaml").read_text(encoding="utf-8"))
+    if compared := document.get("compared"):
+        newest = follow.versions(system)[-1]
+        header = (folder / f"{newest}.yaml").read_text(encoding="utf-8").split("\nprivtab: 1\n")[0]
+        assert compared in header
+        assert Version(compared) > newest
+
+
 def test_each_system_with_tables_says_where_it_is_published(follow: ModuleType) -> None:
     assert {path.parent.name for path in follow.find_policies([ROOT / "policy_src"])} == set(SYSTEMS)
 
@@ -52,7 +77,7 @@ def test_the_registry_is_asked_by_the_name_in_the_document(
     follow: ModuleType, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = yaml.safe_load((ROOT / "policy_src" / system / "releases.yaml").read_text(encoding="utf-8"))
-    [(registry, name)] = document.items()
+    [(registry, name)] = ((key, value) for key, value in document.items() if key != "compared")
     asked = []
 
     def newest(name: str) -> str:
