@@ -138,7 +138,7 @@ test-full: setup-test ## the rest: processes, packaging, load, examples, large w
 
 .PHONY: slow connect-more
 # Each worker imports the files that it is given: slow tests lie in a third of all. Tests stop where a file with slow ones has none of these words.
-SLOW_WORDS := mark[.]slow|seeds import|any_registry
+SLOW_WORDS := mark[.]slow|seeds import|shipped_policies import|any_registry
 SLOW = $(shell grep -rlE --include='test_*.py' '$(SLOW_WORDS)' tests packages | sort)
 
 slow:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import requests as http
-from checkout import ROOT
 from engine_agreement import ask, put_state, serving
 from row_cases import Case, Rows, cases
+from shipped_policies import by_release
 from wasm_engine import WasmEngine
 
 from privtab import pipeline
@@ -22,11 +22,6 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
-
-POLICIES = pipeline.find_policies([ROOT / "policy_src"])
-BY_NAME = {f"{path.parent.name}/{path.stem}": path for path in POLICIES}
-LONG = {"gravitino/1.1.0", "gravitino/1.2.0", "gravitino/1.3.0"}
-"""Large tables of which a later version is asked about in less time."""
 
 
 def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[Case, Mapping[str, bool]]]]:
@@ -51,11 +46,7 @@ def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[C
     return found
 
 
-def mark(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.long if name in LONG else pytest.mark.slow
-
-
-@pytest.mark.parametrize("path", [pytest.param(path, id=name, marks=mark(name)) for name, path in BY_NAME.items()])
+@pytest.mark.parametrize("path", by_release())
 def test_minimal_sets_allow_and_nothing_less_does(path: Path, opa_binary: Path) -> None:
     program = pipeline.load_program(path)
     found = answers(program, path.read_text(encoding="utf-8"), opa_binary)
