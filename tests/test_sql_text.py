@@ -80,9 +80,7 @@ def tree(sql: str, dialect: str, value: str) -> exp.Expression | None:
     return found.transform(lambda node: exp.Literal.string("\ue000") if node in literals else node)
 
 
-MANY = pytest.mark.parametrize(
-    "count", [300, pytest.param(2_000, marks=pytest.mark.slow), pytest.param(10_000, marks=pytest.mark.long)]
-)
+MANY = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
 
 
 @MANY

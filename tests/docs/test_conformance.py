@@ -79,7 +79,8 @@ def test_the_answers_verdicts_options_and_keys_are_those_of_the_code() -> None:
     "policy",
     [
         "mariadb/10.11",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("cdap/final", "streams/teracloud", "postgresql/15")),
+        pytest.param("cdap/final", marks=pytest.mark.slow),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("streams/teracloud", "postgresql/15")),
     ],
 )
 def test_the_sizes_of_plans_are_those_of_the_page(policy: str) -> None:

@@ -38,7 +38,7 @@ def commands(block: Block) -> Iterator[tuple[str, str, list[str], str, list[str]
         yield user, TOOLS[tool], arguments, typed.removeprefix("echo ") + "\n" if typed else "", output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.xdist_group("kafka")
 def test_the_page_works_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -156,8 +156,13 @@ def test_every_privilege_is_declared_once(program: Program) -> None:
     assert {name: int(line) for name, line in cited} == {name: fact["line"] for name, fact in PRIVILEGES.items()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("place", ["root:", "catalog:c", OUTER, INNER, "table:c/a/b/x", "principal:p"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *(pytest.param(place, marks=pytest.mark.slow) for place in ("root:", INNER, "principal:p")),
+        *(pytest.param(place, marks=pytest.mark.long) for place in ("catalog:c", OUTER, "table:c/a/b/x")),
+    ],
+)
 def test_each_privilege_alone_gives_what_it_satisfies(program: Program, types: dict[str, str], place: str) -> None:
     """Every privilege, granted on one place and nothing else, against every operation."""
     reference = Reference(program, state({privilege: [(privilege, place)] for privilege in PRIVILEGES}))

@@ -21,9 +21,7 @@ FEATURES = (
 )
 
 
-@pytest.mark.parametrize(
-    "policies", [4, pytest.param(10, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("policies", [4, pytest.param(20, marks=pytest.mark.long)])
 def test_engines_agree_on_the_filters_of_generated_worlds(opa_binary: Path, policies: int) -> None:
     texts = [worlds.policy(600 + n, f"world{n}", FEATURES[n % len(FEATURES)]) for n in range(policies)]
     counts: Counter[tuple[str, bool]] = Counter()

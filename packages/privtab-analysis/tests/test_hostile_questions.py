@@ -77,8 +77,9 @@ def test_a_principal_that_suffices_alone_is_named(name: str) -> None:
     assert not [p for p in found if p.principal == "user:u1"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if at % 2 else pytest.mark.slow) for at, name in enumerate(CUT)]
+)
 def test_a_denial_is_explained_by_some_ways_each_of_which_turns_it(name: str) -> None:
     program, state, request = hostile_case(name, "u1")
     why = explain(Reference(program, state), request, state)

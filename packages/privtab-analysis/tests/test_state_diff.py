@@ -105,7 +105,7 @@ def test_flat_ids(seed: int) -> None:
         compare(program, seed, changes)
 
 
-@pytest.mark.parametrize("seed", seeds(range(20), quick=2, full=5))
+@pytest.mark.parametrize("seed", seeds(range(20), quick=2, full=3))
 def test_attributes_that_requests_give(seed: int) -> None:
     program = generated_programs.program(seed, "attributes", *(("flat",) if seed % 3 == 2 else ()))
     compare(program, seed, 3)

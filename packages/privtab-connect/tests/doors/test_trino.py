@@ -342,8 +342,14 @@ MADE = (
 )
 COUNTED = 'SELECT count(*) FROM lake.lab."{}${}"'
 METADATA = (
-    *("files", "partitions", "snapshots", "history", "manifests", "properties", "refs"),
-    *("entries", "all_entries", "metadata_log_entries", "all_manifests"),
+    *("files", "partitions", "properties"),
+    *(
+        pytest.param(suffix, marks=pytest.mark.long)
+        for suffix in (
+            *("snapshots", "history", "manifests", "refs"),
+            *("entries", "all_entries", "metadata_log_entries", "all_manifests"),
+        )
+    ),
 )
 
 

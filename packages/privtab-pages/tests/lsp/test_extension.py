@@ -51,7 +51,7 @@ def test_packages_are_locked_by_their_hashes_and_name_no_registry() -> None:
     assert {name: packages[f"node_modules/{name}"]["version"] for name in wanted} == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(NPM is None, reason="npm is not installed")
 def test_it_builds_and_is_packaged(tmp_path: Path) -> None:
     copy = tmp_path / "vscode"

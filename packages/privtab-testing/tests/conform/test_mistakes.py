@@ -256,8 +256,8 @@ def test_rights_of_every_user_that_are_ignored_are_seen() -> None:
         "cdap/final",
         "mariadb/10.11",
         *(
-            pytest.param(policy, marks=pytest.mark.slow)
-            for policy in ("postgresql/15", "streams/teracloud", "cdap/manual")
+            pytest.param(policy, marks=pytest.mark.slow if policy == "cdap/manual" else pytest.mark.long)
+            for policy in ("cdap/manual", "postgresql/15", "streams/teracloud")
         ),
         *(
             pytest.param(policy, marks=pytest.mark.long)

@@ -180,7 +180,7 @@ def test_every_cell_and_every_fault_of_a_small_policy_has_a_question(library: Pr
 )
 @pytest.mark.parametrize(
     "text",
-    [SHELVES, VISIBLE, pytest.param(NESTED, marks=pytest.mark.slow)],
+    [SHELVES, VISIBLE, pytest.param(NESTED, marks=pytest.mark.long)],
     ids=["levels", "below", "both"],
 )
 def test_levels_and_things_below_are_in_the_proof(tmp_path: Path, text: str, semantics: str) -> None:

@@ -20,7 +20,8 @@ from privtab.pipeline import load_program
 from privtab_testing.conform.document import load
 from privtab_testing.conform.plan import PREFIX
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trino")]
+# Tests of the door start the same servers, and leave this one to the long tests.
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("trino")]
 pytest.importorskip("trino", reason="the package `trino` has the dialect of SQLAlchemy by which statements are sent")
 
 POLICY = ROOT / "policy_src" / "trino" / "476.yaml"
@@ -91,7 +92,6 @@ def conform(
     return code, {row["row"]: row for row in rows}
 
 
-@pytest.mark.long
 def test_every_cell_that_a_statement_asks_about_agrees_and_nothing_is_left_behind(world: World, tmp_path: Path) -> None:
     before = world.state.read_bytes()
     code, rows = conform(world, tmp_path / "report.json")
@@ -103,7 +103,6 @@ def test_every_cell_that_a_statement_asks_about_agrees_and_nothing_is_left_behin
     assert world.state.read_bytes() == before
 
 
-@pytest.mark.long
 def test_what_another_connector_does_agrees(world: World, tmp_path: Path) -> None:
     driver, lake = tmp_path / ICEBERG.name, tmp_path / "lake"
     lake.mkdir()

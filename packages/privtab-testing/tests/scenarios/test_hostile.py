@@ -27,7 +27,7 @@ needs:
     [
         "30 flags",
         "30 open flags",
-        pytest.param("12 disjunctions of 4", marks=pytest.mark.slow),
+        pytest.param("12 disjunctions of 4", marks=pytest.mark.long),
         "chain of 30 can, 3 alternatives each",
     ],
 )
