@@ -33,7 +33,9 @@ class Environment:
     def command(self) -> Path:
         return self.path / "bin" / "privtab"
 
-    def run(self, *command: str | Path, cwd: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str | Path, cwd: Path, given: str = "", seconds: float = 300
+    ) -> subprocess.CompletedProcess[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PRIVTAB", "COV"))}
         return subprocess.run(
             [str(part) for part in command],
@@ -43,7 +45,7 @@ class Environment:
             check=False,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=seconds,
         )
 
 

@@ -132,6 +132,12 @@ def allowed(server: DoorServer, asked: Any) -> bool:
     return found
 
 
+SOME = pytest.mark.parametrize(
+    "every", [pytest.param(4, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)]
+)
+"""Of the operations, each fourth or all."""
+
+
 @pytest.mark.slow
 def test_what_says_what_it_is_about_is_allowed(
     polaris: tuple[DoorServer, list[Any]], trino: tuple[DoorServer, list[Any]]
@@ -143,10 +149,10 @@ def test_what_says_what_it_is_about_is_allowed(
     assert not [one["action"]["operation"] for one in asked if not allowed(server, one)]
 
 
-@pytest.mark.slow
-def test_operations_of_polaris_without_targets_are_refused(polaris: tuple[DoorServer, list[Any]]) -> None:
+@SOME
+def test_operations_of_polaris_without_targets_are_refused(polaris: tuple[DoorServer, list[Any]], every: int) -> None:
     server, asked = polaris
-    for one in asked:
+    for one in asked[::every]:
         secondaries = {key: value for key, value in one["resource"].items() if key == "secondaries"}
         for resource in (None, {}, secondaries, *({**secondaries, "targets": wrong} for wrong in WRONG)):
             broken = {**one, "resource": resource}
@@ -168,15 +174,17 @@ def test_operations_of_polaris_without_targets_are_refused(polaris: tuple[DoorSe
         )
 
 
-@pytest.mark.slow
-def test_operations_of_trino_without_what_they_are_about_are_refused(trino: tuple[DoorServer, list[Any]]) -> None:
+@SOME
+def test_operations_of_trino_without_what_they_are_about_are_refused(
+    trino: tuple[DoorServer, list[Any]], every: int
+) -> None:
     server, asked = trino
     door = load("trino", load_program(find_policy("trino/476")))
     looked_at = {
         name: {place.at for place in door.kinds[alternatives[-1].kind].path if place is not None}
         for name, alternatives in door.operations.items()
     }
-    for one in asked:
+    for one in asked[::every]:
         action = one["action"]
         about = action.get("resource", {})
         broken = [{key: value for key, value in action.items() if key != "resource"}] if about else []

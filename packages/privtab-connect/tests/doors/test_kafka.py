@@ -335,12 +335,16 @@ DONE_SINCE_4 = [
 ]  # fmt: skip
 
 
-def test_tools_are_allowed_what_the_table_allows(release: str, broker: Kafka, table: Embedded) -> None:
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "every"])
+def test_tools_are_allowed_what_the_table_allows(release: str, broker: Kafka, table: Embedded, every: bool) -> None:
+    """Some: each act where it is first allowed and where it is first denied."""
     done = DONE if is_3(release) else [*DONE_SINCE_4, *DONE]
     seen: dict[str, set[bool]] = {name: set() for name, _ in done}
     for name, words in done:
         user, *given = words.split()
         expected = all(table.check(user, row, on.format(*given)) for row, on in ACTS[name].rows)
+        if expected in seen[name] and not every:
+            continue
         output = ACTS[name].run(broker, user, *given)
         hidden = "does not exist" in output.printed  # a topic that the user may not describe
         assert bool(output.denied or hidden) is not expected, (name, words, output)
@@ -378,7 +382,7 @@ def generated(seed: int) -> Iterator[tuple[str, str, str, str]]:
             yield user, "deny" if dice.random() < 0.2 else "allow", dice.choice(OF_TYPES[entity]), entity
 
 
-@pytest.mark.parametrize("seed", seeds(GENERATED, quick=1, full=1))
+@pytest.mark.parametrize("seed", seeds(GENERATED, quick=0, full=0))
 def test_generated_rights_are_obeyed(broker: Kafka, asked: DoorServer, seed: int) -> None:
     table, dice, seen = asked.embedded(), random.Random(seed), set()
     for user in (f"s{seed}a", f"s{seed}b"):

@@ -9,6 +9,7 @@ import pymysql  # type: ignore[import-untyped]
 import pytest
 import sqlalchemy
 from pushed_lake import LAKE, MAPPING, SCHEMAS, TABLES, USERS, entity, random_state
+from seeds import seeds
 
 from privtab.base import Request
 from privtab.ir import Program
@@ -115,7 +116,7 @@ def pushes(url: str, program: Program, document: MappingDocument) -> Pusher:
     return call
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), quick=3, full=3))
 def test_logins_can_do_what_the_policy_allows_and_nothing_else(
     url: str, program: Program, pushes: Pusher, seed: int
 ) -> None:
@@ -190,9 +191,15 @@ def test_foreign_rights_stay_unless_revoking_them_is_requested(url: str, pushes:
     assert not tries(url, "ann", "update sales.orders set plain = 1")
 
 
-def test_every_privilege_is_read_as_it_was_granted(url: str, pushes: Pusher) -> None:
+@pytest.mark.parametrize(
+    ("account", "who"),
+    [
+        pytest.param(Account("login", "ann", "%"), "ann", id="a user"),
+        pytest.param(Account("role", "all of them"), "`all of them`", id="a role", marks=pytest.mark.long),
+    ],
+)
+def test_every_privilege_is_read_as_it_was_granted(url: str, pushes: Pusher, account: Account, who: str) -> None:
     """The numbers of privileges in the server's tables are known from its source."""
-    ann, cy = Account("login", "ann", "%"), Account("role", "all of them")
     run(url, "create role `all of them`", "create function sales.f() returns int deterministic return 1")
     places = {
         "server": "*.*", "database": "sales.*", "table": "sales.orders", "column": "sales.orders", "function": "function sales.f",
@@ -204,18 +211,17 @@ def test_every_privilege_is_read_as_it_was_granted(url: str, pushes: Pusher) -> 
         "column": ("sales", "orders", "plain"),
         "function": ("sales", "f"),
     }
-    for account, who in ((ann, "ann"), (cy, "`all of them`")):
-        for kind, place in places.items():
-            for privilege in TRAITS.privileges[kind] if TRAITS.privileges else ():
-                what = f"{privilege} (plain)" if kind == "column" else privilege
-                run(url, f"grant {what} on {place} to {who}")
-                found = {
-                    right
-                    for right in pushes(State(grants=()), apply=False).plan.kept
-                    if isinstance(right, NativeGrant) and right.account == account
-                }
-                assert found == {NativeGrant(account, "allow", privilege, Object(kind, names[kind]))}
-                run(url, f"revoke {what} on {place} from {who}")
+    for kind, place in places.items():
+        for privilege in TRAITS.privileges[kind] if TRAITS.privileges else ():
+            what = f"{privilege} (plain)" if kind == "column" else privilege
+            run(url, f"grant {what} on {place} to {who}")
+            found = {
+                right
+                for right in pushes(State(grants=()), apply=False).plan.kept
+                if isinstance(right, NativeGrant) and right.account == account
+            }
+            assert found == {NativeGrant(account, "allow", privilege, Object(kind, names[kind]))}
+            run(url, f"revoke {what} on {place} from {who}")
 
 
 def test_an_interrupted_push_goes_on_the_next_time(url: str, pushes: Pusher) -> None:

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from checkout import ROOT
+from shipped_policies import by_release
 from shop_policy import failed
 
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.collect import plans
 from privtab_testing.scenarios.prove import coverage, observe, score
 
-SYSTEMS = sorted(
-    path
-    for path in (ROOT / "policy_src").iterdir()
-    if (path / "state.yaml").exists() or list(path.glob("*.scenarios.yaml"))
-)
 
-
-@pytest.fixture(scope="module", params=SYSTEMS, ids=lambda path: path.name)
+@pytest.fixture(scope="module", params=by_release())
 def shipped(request: pytest.FixtureRequest) -> dict[str, CasePlan]:
-    """The plans of a system by what they are about: worked out here, since all who collect tests would have to wait."""
+    """The plans of a policy by what they are about: worked out here, since all who collect tests would have to wait."""
     found = plans([request.param])
     assert found
     return {f"{p.subject.policy.stem} {p.subject.variant} {len(p.subject.readings)}": p for p in found}
 
 
-@pytest.mark.slow
 def test_every_case_is_answered_as_it_must_be(shipped: dict[str, CasePlan]) -> None:
     assert all(plan.cases for plan in shipped.values())
     assert {name: failed(plan) for name, plan in shipped.items()} == {name: [] for name in shipped}
 
 
-@pytest.mark.slow
 def test_every_cell_is_proved_and_every_fault_noticed(shipped: dict[str, CasePlan]) -> None:
     for name, plan in shipped.items():
         observed = observe(plan, plan.cases)
