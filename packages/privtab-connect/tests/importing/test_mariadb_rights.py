@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy
 from mariadb_world import answers, decides, executed, imported, rights
-from seeds import seeds
+from seeds import daily, seeds
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mariadb-10-11")]
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mariadb-10-11")]
 PATTERNS = ((), ("`d_2`",), ("`d_2`", "`d%`"), ("`d_2`", "`d%`", "`%2`", "`d__`", "`_%2`"))
 
 
-@pytest.mark.parametrize("seed", seeds(range(60), quick=2, full=3))
+@pytest.mark.parametrize("seed", seeds([3, 2, 0, 1, *range(4, 30), *daily(31)[1:]], quick=2, full=3))
 def test_what_is_imported_from_mariadb_decides_as_the_server_does(mariadb_url: str, seed: int) -> None:
     executed(mariadb_url, *rights(seed, PATTERNS[seed % len(PATTERNS)]))
     found, reference = imported(mariadb_url)
@@ -21,11 +21,8 @@ def test_what_is_imported_from_mariadb_decides_as_the_server_does(mariadb_url: s
     assert {name for name, (item, _) in found.by_name.items() if "root" not in item.what} <= {
         "account", "role-not-default", "database-pattern", "unknown-privilege", "privilege-not-on-type",
     }  # fmt: skip
-    lost = [item.what for item in found.not_taken if item.name == "database-pattern" and "`role:" in item.what]
     said = answers(mariadb_url)
-    wrong = {asked: answer for asked, answer in said.items() if decides(reference, *asked) != answer}
-    # Roles whose patterns an account holds together have what fits best: the report names what they lose.
-    assert {asked for asked, answer in wrong.items() if not answer or not lost} == set()
+    assert {asked for asked, answer in said.items() if decides(reference, *asked) != answer} == set()
     assert min(list(said.values()).count(answer) for answer in (True, False)) > 80
 
 
