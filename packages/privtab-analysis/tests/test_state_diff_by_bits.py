@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,8 @@ from privtab.ir import Program
 from privtab.state import CodedColumn, State
 from privtab.state.nodes import TABLES
 from privtab_analysis.entitlements.equivalence import EntityEquivalence
-from privtab_analysis.state_diff import StateDiff, state_diff
+from privtab_analysis.state_diff import ChangedAccess, Comparison, StateDiff, state_diff
+from privtab_analysis.state_diff.class_columns import ClassColumns
 from privtab_analysis.state_diff.columns import rows_with
 from privtab_analysis.state_diff.masks import BatchMasks
 from privtab_analysis.state_diff.placed import placed
@@ -42,9 +43,24 @@ def changed(program: Program, state: State, seed: int, changes: int) -> State:
     return placed(program, state)
 
 
+def in_columns(program: Program, before: State, after: State) -> StateDiff:
+    """The difference by classes of entities all at once, wherever columns fit, however many subjects there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClassColumns, "suit", lambda _, classes: classes > 0)
+        return state_diff(program, before, after)
+
+
+def by_bits(program: Program, before: State, after: State) -> StateDiff:
+    """The difference by classes of entities one at a time, with subjects as bits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClassColumns, "suit", lambda *_: False)
+        return state_diff(program, before, after)
+
+
 def one_by_one(program: Program, before: State, after: State) -> StateDiff:
     """The difference without numbers of bits, keys of entities, and holdings shared by both states."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClassColumns, "suit", lambda *_: False)
         patch.setattr(EntityEquivalence, "key", lambda *_: None)
         patch.setattr(Side, "holds_as", lambda *_: None)
         return state_diff(program, before, after)
@@ -53,6 +69,7 @@ def one_by_one(program: Program, before: State, after: State) -> StateDiff:
 def by_sets(program: Program, before: State, after: State) -> StateDiff:
     """The difference by sets of subjects, once for entities that are alike."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClassColumns, "suit", lambda *_: False)
         patch.setattr(BatchMasks, "differences", lambda *_, **__: None)
         return state_diff(program, before, after)
 
@@ -62,13 +79,37 @@ def test_the_same_is_found_in_the_same_order(seed: int) -> None:
     program = generated_programs.program(seed, *FEATURES[seed % len(FEATURES)])
     before = placed(program, worlds.state(program, seed))
     after = changed(program, before, seed, 1 + seed % 6)
-    found = state_diff(program, before, after)
+    found = by_bits(program, before, after)
     assert found == by_sets(program, before, after)
     assert found.access == one_by_one(program, before, after).access
+    for other in (state_diff(program, before, after), in_columns(program, before, after)):
+        assert replace(other, decided=found.decided) == found
+
+
+def test_generated_worlds_show_differences_found_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns find differences with and without `with` objects, gained and lost."""
+    found: list[ChangedAccess] = []
+    changed_access = Comparison._changed
+
+    def counted(*arguments: Any, **options: Any) -> Iterator[ChangedAccess]:
+        for access in changed_access(*arguments, **options):
+            found.append(access)
+            yield access
+
+    monkeypatch.setattr(Comparison, "_changed", counted)
+    monkeypatch.setattr(Comparison, "_changes", lambda *_: ())
+    for seed in range(3):
+        program = generated_programs.program(seed)
+        before = placed(program, worlds.state(program, seed))
+        in_columns(program, before, changed(program, before, seed, 8))
+    assert any(access.objects for access in found)
+    assert not all(access.objects for access in found)
+    assert len({access.gained for access in found}) == 2
 
 
 def test_generated_worlds_show_differences_found_as_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most rules of generated policies are decided as bits, and some of these differ."""
+    monkeypatch.setattr(ClassColumns, "suit", lambda *_: False)
     answers: list[Sequence[object] | None] = []
     differences = BatchMasks.differences
 

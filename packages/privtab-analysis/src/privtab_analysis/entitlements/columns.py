@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, reduce
 from itertools import compress
 from operator import and_, or_
@@ -24,7 +24,7 @@ T = TypeVar("T")
 Column: TypeAlias = int
 """Entities of a type: bit n stands for the n-th of the sorted paths."""
 Marks: TypeAlias = list[Column]
-"""The entities for each subject, by its number."""
+"""The entities for each subject, in the order of their numbers."""
 _DIGITS = bytes.maketrans(b"01", b"\0\1")
 
 
@@ -68,7 +68,9 @@ class Columns:
         self._depth = self._chains[type_][-1][1] if type_ else 0
         self.paths = paths
         self.every: Column = (1 << len(paths)) - 1
-        self._nothing: Marks = [0] * len(self._subjects.all)
+        self._places_of = {number: place for place, number in enumerate(sorted(self._subjects.everyone))}
+        """By the number of a subject, its place in `Marks`."""
+        self._nothing: Marks = [0] * len(self._places_of)
         self._atoms: dict[Atom, Marks] = {}
         self._ranges: dict[str, dict[tuple[str, int], list[tuple[int, int]]]] = {}
         self._painted: dict[tuple[str, str, int], Column] = {}
@@ -87,7 +89,11 @@ class Columns:
 
     def where(self, condition: Condition) -> Marks:
         """The entities on which a condition holds that is about them alone."""
-        return condition.fold(self.atom, self._all, self._any)
+        return self.folded(condition, self.atom)
+
+    def folded(self, condition: Condition, of_atom: Callable[[Atom], Marks]) -> Marks:
+        """The entities on which a condition holds, from those on which its atoms hold."""
+        return condition.fold(of_atom, self._all, self._any)
 
     def atom(self, atom: Atom) -> Marks:
         """The entities on which an atom holds, whatever the slot of its entity."""
@@ -135,7 +141,7 @@ class Columns:
                 if bits & bit:
                     column = self._column(type_, principal, bits)
                     for number in self._subjects.holders[principal]:
-                        found[number] |= column
+                        found[self._places_of[number]] |= column
             self._rows[type_, bit] = found
         return self._rows[type_, bit]
 
@@ -145,9 +151,12 @@ class Columns:
             found: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
             depth = self._chains[type_][-1][1]
             holders = self._subjects.holders
-            for path, rights in self._index.table(type_).items():
-                span = self.below(path, depth)
-                for principal, bits in rights.items() if span[0] < span[1] else ():
+            table = self._index.table(type_)
+            # Of the rows of many subjects, few may be about these entities.
+            few = len(self.paths) < len(table)
+            places = self._places(depth) if few else ((path, self.below(path, depth)) for path in table)
+            for path, span in places:
+                for principal, bits in table.get(path, {}).items() if span[0] < span[1] else ():
                     if principal in holders:
                         found[principal, bits].append(span)
             self._ranges[type_] = found
@@ -164,14 +173,14 @@ class Columns:
         roles = [role for role, grants in self._evaluator.semantics.roles.items() if privilege in grants.get(type_, ())]
         found = list(self._nothing)
         for number in self._subjects.of(roles):
-            found[number] = self.every
+            found[self._places_of[number]] = self.every
         links = dict(self._chains[type_])
         for scope, within in self._subjects.within.items() if roles else ():
             kind, _, path = scope.partition(":")
             if kind in links:
                 column = marked([self.below(path, links[kind])], len(self.paths))
                 for number in {n for role in roles for n in within.get(role, ())}:
-                    found[number] |= column
+                    found[self._places_of[number]] |= column
         return found
 
     def _each(self, atom: Atom) -> Marks:
@@ -182,7 +191,7 @@ class Columns:
             if not atom.type or path in members or path in self._names or last_name(path) in self._names:
                 column = marked([span], len(self.paths))
                 for number in self._evaluator.direct(part, path):
-                    found[number] |= column
+                    found[self._places_of[number]] |= column
         return found
 
     @cached_property

@@ -16,12 +16,14 @@ from time import time_ns
 from privtab.base import LEFT_OUT, Entity, FilterWord, count
 from privtab.ir import RESOURCE, Below, Feature, Program, Rule, Term, Tool, reached_atoms, rule_flags
 from privtab.state import Places, State
+from privtab_analysis.entitlements.columns import Columns
 from privtab_analysis.entitlements.equivalence import prefixes
 from privtab_analysis.permissions import questions
-from privtab_analysis.state_diff.answers import BatchAnswers, Inquiry, Tally
+from privtab_analysis.state_diff.answers import BatchAnswers, Differing, Inquiry, Tally
 from privtab_analysis.state_diff.batches import AffectedPlaces, Batch
 from privtab_analysis.state_diff.causes import Cause, Causes, ChangeImpact
-from privtab_analysis.state_diff.entities import Division, EntityClass, EntityTree, written
+from privtab_analysis.state_diff.class_columns import ClassColumns
+from privtab_analysis.state_diff.entities import Affected, DividedClasses, Division, EntityClass, EntityTree, written
 from privtab_analysis.state_diff.masks import Forms
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.placed import placed
@@ -236,21 +238,28 @@ class Comparison:
         by_path = not self.program.flat and not self.tree.nested
         one_policy = self.sides[0].program is self.sides[1].program
         answers = BatchAnswers(sets, self._forms, self.number, self.tally, by_path=by_path, one_policy=one_policy)
+        at_once = by_path and one_policy and Columns.fit(self.program)
+        divided = DividedClasses(division, under)
+        columns = ClassColumns(sets, divided, self.number, self.tally) if at_once else None
         # Without an object of a type, no question is about the type.
         for type_ in filter(self.tree.paths.get, ("", *self.program.entities)):
             plain, others = (
                 [own for own in found if privileges is None or not own[0].privileges.isdisjoint(privileges)]
                 for found in self.questions_of_type(type_)
             )
-            of_plain = Inquiry(plain)
-            for _, found in division.within(type_, under):
-                if self.decided > self.most:
-                    return
-                yield from self._changes(of_plain, {RESOURCE: found}, answers)
+            if self.decided > self.most:
+                return
+            if (affected := divided.of(type_, "yes")) and columns is not None and columns.suit(len(affected)):
+                for found, differing in columns.plain(plain, type_):
+                    yield from self._changed({RESOURCE: found}, differing)
+            else:
+                of_plain = Inquiry(plain)
+                for _, found in affected:
+                    if self.decided > self.most:
+                        return
+                    yield from self._changes(of_plain, {RESOURCE: found}, answers)
             for question in others:
-                of_question = Inquiry([question])
-                for classes, cuts_before in self._combinations(question[0], type_, division, under):
-                    yield from self._changes(of_question, classes, answers, cuts_before)
+                yield from self._with_objects(question, type_, divided, answers, columns)
 
     def classes(self, subjects: Collection[Subject], roots: frozenset[str]) -> tuple[Division, set[str]]:
         """The entities in classes that have equal answers for each of some subjects, and which of them lie at or below some paths."""
@@ -356,52 +365,53 @@ class Comparison:
                 found_at |= self.named.get(name, set())
         return found_at
 
-    def _combinations(
-        self, question: Question, type_: str, division: Division, under: Collection[str]
-    ) -> Iterator[tuple[dict[str, EntityClass], tuple[str, ...]]]:
-        """The classes of the resource and of the `with` objects, if at least one is affected; and the paths where subjects are to be left out."""
-        rule = question.rule
+    def _with_objects(
+        self,
+        variants: Sequence[Question],
+        type_: str,
+        divided: DividedClasses,
+        answers: BatchAnswers,
+        columns: ClassColumns | None,
+    ) -> Iterator[ChangedAccess]:
+        """The changed access by a question with `with` objects, where the resource or at least one of these is affected."""
+        rule, inquiry = variants[0].rule, Inquiry([variants])
+        all_types = {RESOURCE: (type_,), **{slot.name: slot.named for slot in rule.withs}}
+        no_object = {slot.name: (None,) for slot in rule.withs if LEFT_OUT in slot.types}
 
-        def divided(class_: EntityClass) -> Iterable[EntityClass]:
-            # What a request says of one object, it says wherever it names that object.
-            return class_.single() if question.given.of_entities else (class_,)
+        def pool(slot: str, affected: Affected) -> list[tuple[str, EntityClass] | None]:
+            classes = (own for name in all_types[slot] for own in divided.of(name, affected))
+            if variants[0].given.of_entities:
+                # What a request says of one object, it says wherever it names that object.
+                classes = ((cut, single) for cut, found in classes for single in found.single())
+            return [*(no_object.get(slot, ()) if affected != "yes" else ()), *classes]
 
-        slots = {RESOURCE: (type_,), **{slot.name: slot.named for slot in rule.withs}}
-        no_object: Mapping[str, list[None]] = {slot.name: [None] for slot in rule.withs if LEFT_OUT in slot.types}
-
-        def affected(slot: str) -> list[tuple[str, EntityClass]]:
-            return [
-                (cut, found)
-                for t in slots[slot]
-                for cut, class_ in division.within(t, under)
-                for found in divided(class_)
-            ]
-
-        def all_classes(slot: str) -> list[tuple[str, EntityClass] | None]:
-            return [*no_object.get(slot, ())] + [
-                (cut, found) for t in slots[slot] for cut, class_ in division.all(t) for found in divided(class_)
-            ]
-
-        def others(slot: str) -> list[tuple[str, EntityClass] | None]:
-            return [found for found in all_classes(slot) if found is None or found[0] not in under]
-
-        names = list(slots)
-        for position, first in enumerate(names):
-            if not (affected_classes := affected(first)):
-                continue
+        for position in range(len(all_types)):
             # The first affected object is at this place: those before it are not affected, and those after it may be.
-            pools: list[Sequence[tuple[str, EntityClass] | None]] = [*map(others, names[:position]), affected_classes]
-            pools += map(all_classes, names[position + 1 :])
-            count = prod(map(len, pools))
+            which: list[Affected] = [
+                "no" if place < position else "yes" if place == position else "either"
+                for place in range(len(all_types))
+            ]
+            pools = [pool(slot, affected) for slot, affected in zip(all_types, which, strict=True)]
+            count = prod(map(len, pools)) if pools[position] else 0
             if count > MOST_COMBINATIONS:
                 self.undecided.append(
                     f"`{rule.id}` has {count:,} kinds of `with` objects to compare; {MOST_COMBINATIONS:,} is the most"
                 )
-                continue
-            for combination in product(*pools):
-                # Other subjects of the batch may be affected there already.
-                before = tuple([found[0] for found in combination[:position] if found is not None])
-                yield {s: found[1] for s, found in zip(names, combination, strict=True) if found is not None}, before
+            elif count and columns is not None and columns.suit(max(map(len, pools))):
+                types = {
+                    slot: (*(no_object.get(slot, ()) if affected != "yes" else ()), *own)
+                    for (slot, own), affected in zip(all_types.items(), which, strict=True)
+                }
+                for objects, before, differing in columns.combined(variants, types, which):
+                    yield from self._changed(objects, differing, before)
+            elif count:
+                for combination in product(*pools):
+                    # Other subjects of the batch may be affected there already.
+                    before = tuple([found[0] for found in combination[:position] if found is not None])
+                    classes = {
+                        slot: found[1] for slot, found in zip(all_types, combination, strict=True) if found is not None
+                    }
+                    yield from self._changes(inquiry, classes, answers, before)
 
     def _left_out(self, cuts: tuple[str, ...]) -> frozenset[Subject]:
         """The subjects that are affected at some paths."""
@@ -423,17 +433,28 @@ class Comparison:
         differing = None if key is None else inquiry.known.get(key)
         if differing is None:
             differing = answers.differing(inquiry, {slot: found.first for slot, found in classes.items()}, key)
-        if not differing:
-            return
+        if differing:
+            yield from self._changed(classes, differing, cuts_before, by_path=key is not None)
+
+    def _changed(
+        self,
+        classes: Mapping[str, EntityClass],
+        differing: Iterable[Differing],
+        cuts_before: tuple[str, ...] = (),
+        *,
+        by_path: bool = True,
+    ) -> Iterator[ChangedAccess]:
+        """As `_changes`, from the differences. `by_path`: whether the paths of the classes tell where these lie."""
         left_out, finder = self._left_out(cuts_before), None
+        addresses = [found.address for found in classes.values()]
         for variants, found in differing:
             for gained, position, given, by_all in found:
                 question, new = variants[position], by_all - left_out if left_out else by_all
                 if not new:
                     continue
                 by_rows: Iterable[Cause] | None = None if self.wants_causes else [(tuple(sorted(new)), ())]
-                if by_rows is None and key is not None:
-                    by_rows = self.causes.single(new, [path for _, path in objects.values()])
+                if by_rows is None and by_path:
+                    by_rows = self.causes.single(new, addresses)
                 if by_rows is None:
                     finder = finder or self.causes.at({slot: class_.first for slot, class_ in classes.items()})
                     by_rows = finder.of(question, new, given, gained=gained)

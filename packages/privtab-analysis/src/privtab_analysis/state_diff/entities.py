@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Literal, TypeAlias
 
 from privtab.base import Entity, dataclass, last_name
 from privtab.ir import Program, vocabulary
@@ -20,6 +21,10 @@ from privtab_analysis.entitlements.universe import universe
 
 # No name of a path begins with `%` and a lower case letter, since only `/` and `%` are escaped.
 _FLAT = re.compile(r"(?:.*/)?%[a-z][a-z0-9_]*:(.*)", re.DOTALL)
+
+
+Affected: TypeAlias = Literal["yes", "no", "either"]
+"""Which classes: those that changed rows affect, those that they do not, or all."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,27 @@ class Division:
             path_begin, path_end, begin, end = self.tree.span(type_, child)
             yield path_begin, path_end
             yield begin, end
+
+
+class DividedClasses:
+    """The classes of a division, of which changed rows affect some."""
+
+    def __init__(self, division: Division, under: Collection[str]) -> None:
+        """`under`: the paths of the division at which classes are affected."""
+        self._division = division
+        self._under = under
+        self._known: dict[tuple[str, Affected], Sequence[tuple[str, EntityClass]]] = {}
+
+    def of(self, type_: str, affected: Affected) -> Sequence[tuple[str, EntityClass]]:
+        """The classes of a type, with the paths by which they are divided."""
+        key = type_, affected
+        if key not in self._known:
+            if affected == "yes":
+                self._known[key] = [*self._division.within(type_, self._under)]
+            else:
+                every = self._division.all(type_)
+                self._known[key] = [own for own in every if own[0] not in self._under] if affected == "no" else every
+        return self._known[key]
 
 
 def _named(program: Program, states: Iterable[State]) -> dict[str, set[str]]:

@@ -331,6 +331,7 @@ class SubjectSets:
         self, side: Side, subjects: Collection[Subject], rights: Mapping[str, Iterable[int]] | None = None
     ) -> None:
         """`rights`: the rows of grants and owners that count; None: all."""
+        self.program = side.program
         self._reference = side.reference
         self._caller = Caller(side.reference, "")
         self._names = sorted(subjects)

@@ -1,0 +1,261 @@
+"""The differences of the subjects of a batch on many classes of entities at once, where the paths of entities tell everything.
+
+Where few subjects meet many classes, a condition is worked out for all classes in one go: for each subject an integer with a bit for each class.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple, TypeAlias
+
+from privtab.base import Entity, GivenAttributes
+from privtab.engines import Atom, Condition
+from privtab.ir import RESOURCE
+from privtab_analysis.entitlements.columns import Column, Columns, Marks, chosen
+from privtab_analysis.state_diff.answers import Differing, Tally
+from privtab_analysis.state_diff.entities import Affected, DividedClasses, EntityClass
+from privtab_analysis.state_diff.masks import Difference
+from privtab_analysis.state_diff.subjects import Question, Subject, SubjectSets
+
+SUBJECTS_OF_CLASS = 4
+"""The most subjects for each class with which the classes are decided at once."""
+Bits: TypeAlias = tuple[tuple[int, ...], ...]
+"""For each atom, whether it holds on one object, as a bit for each state and subject."""
+Combination: TypeAlias = tuple[tuple[int, int], ...]
+"""The place of a combination among all: for each slot, the place of the type, and of the class among those of the type."""
+Combined: TypeAlias = tuple[Mapping[str, EntityClass], tuple[str, ...], list[Differing]]
+"""Classes by slot, the paths where subjects are left out, and the differences."""
+
+
+class _Classes:
+    """Classes of entities of one type in both states."""
+
+    def __init__(self, sets: Sequence[SubjectSets], type_: str, classes: Sequence[tuple[str, EntityClass]]) -> None:
+        """`classes`: with the paths by which the entities are divided."""
+        self.classes = classes
+        addresses = [found.address for _, found in classes]
+        order = sorted(range(len(classes)), key=addresses.__getitem__)
+        self.sides = [Columns(own.evaluator, type_, [addresses[number] for number in order]) for own in sets]
+        self.first = Entity(type_, addresses[0])
+        self.numbers = order
+        """By the bit of a class, its number."""
+        self.bits = sorted(range(len(order)), key=order.__getitem__)
+        """By the number of a class, its bit."""
+
+
+class _Form(NamedTuple):
+    """What a question asks about objects of some types: a condition, and conditions that must not hold."""
+
+    condition: Condition
+    others: tuple[Condition, ...]
+    slots: Mapping[Atom, str]
+    """The slot of each atom that is about an object."""
+
+
+class ClassColumns:
+    """The classes of a division for the subjects of a batch, in two states of one policy of which `Columns` fit."""
+
+    def __init__(
+        self,
+        sets: tuple[SubjectSets, SubjectSets],
+        divided: DividedClasses,
+        number: Callable[[Sequence[Question]], int],
+        tally: Tally,
+    ) -> None:
+        """`number`: equal for questions that ask the same."""
+        self._sets = sets
+        self._names = list(sets[0].numbered().values())
+        self._divided = divided
+        self._number = number
+        self._tally = tally
+        self._classes: dict[tuple[str, Affected], _Classes] = {}
+        self._subjects: dict[int, frozenset[Subject]] = {}
+
+    def suit(self, classes: int) -> bool:
+        """Return whether so many classes are best decided at once."""
+        return len(self._names) <= classes * SUBJECTS_OF_CLASS
+
+    def plain(
+        self, questions: Sequence[Sequence[Question]], type_: str
+    ) -> Iterator[tuple[EntityClass, list[Differing]]]:
+        """The affected classes of a type on which questions without `with` objects are decided differently, and how."""
+        resources = self._of(type_, "yes")
+        differing: list[list[Differing]] = [[] for _ in resources.classes]
+        known: dict[int, dict[int, list[Difference]]] = {}
+        for variants in questions:
+            meaning = self._number(variants)
+            if meaning not in known:
+                known[meaning] = self._differences(variants, {RESOURCE: resources}, RESOURCE, {})
+            for number, found in known[meaning].items():
+                differing[number].append((variants, found))
+        yield from ((own, found) for (_, own), found in zip(resources.classes, differing, strict=True) if found)
+
+    def combined(
+        self,
+        variants: Sequence[Question],
+        types: Mapping[str, Sequence[str | None]],
+        affected: Sequence[Affected],
+    ) -> Iterator[Combined]:
+        """The combinations of classes for which a question with `with` objects is decided differently, and how.
+
+        `types`, `affected`: of the classes by slot, the resource first, None for no object; subjects are left out where slots are not affected.
+        """
+        found: list[tuple[Combination, dict[str, _Classes], list[Difference]]] = []
+        for places in product(*(range(len(own)) for own in types.values())):
+            chosen_types = {slot: own[place] for (slot, own), place in zip(types.items(), places, strict=True)}
+            which = dict(zip(types, affected, strict=True))
+            named = {slot: type_ for slot, type_ in chosen_types.items() if type_ is not None}
+            if all(self._divided.of(type_, which[slot]) for slot, type_ in named.items()):
+                of_slots = {slot: self._of(type_, which[slot]) for slot, type_ in named.items()}
+                found += self._of_types(variants, [*types], places, of_slots)
+        for combination, of_slots, differences in sorted(found, key=lambda one: one[0]):
+            numbers = {slot: number for slot, (_, number) in zip(types, combination, strict=True) if slot in of_slots}
+            objects = {slot: of_slots[slot].classes[number] for slot, number in numbers.items()}
+            before = (slot for slot, own in zip(types, affected, strict=True) if own == "no" and slot in objects)
+            cuts = tuple(objects[slot][0] for slot in before)
+            yield {slot: own for slot, (_, own) in objects.items()}, cuts, [(variants, differences)]
+
+    def _of_types(
+        self, variants: Sequence[Question], names: Sequence[str], places: Sequence[int], of_slots: dict[str, _Classes]
+    ) -> Iterator[tuple[Combination, dict[str, _Classes], list[Difference]]]:
+        """The combinations for one choice of types that differ. `names`: of all slots; `places`: of the types."""
+        longest = max(of_slots, key=lambda slot: len(of_slots[slot].classes))
+        fixed = [slot for slot in of_slots if slot != longest]
+        known: dict[tuple[Bits, ...], dict[int, list[Difference]]] = {}
+        forms = self._forms(variants, of_slots)
+        atoms = {slot: self._atoms(forms, slot) for slot in fixed}
+        held = {
+            slot: [self._bits(of_slots[slot], n, atoms[slot]) for n in range(len(of_slots[slot].classes))]
+            for slot in fixed
+        }
+        for numbers in product(*(range(len(of_slots[slot].classes)) for slot in fixed)):
+            key = tuple(held[slot][number] for slot, number in zip(fixed, numbers, strict=True))
+            if key not in known:
+                holding = {
+                    atom: bits
+                    for slot, own in zip(fixed, key, strict=True)
+                    for atom, bits in zip(atoms[slot], own, strict=True)
+                }
+                known[key] = self._differences(variants, of_slots, longest, holding, forms)
+            at = dict(zip(fixed, numbers, strict=True))
+            for number, differences in known[key].items():
+                at[longest] = number
+                yield (
+                    tuple((place, at.get(slot, 0)) for slot, place in zip(names, places, strict=True)),
+                    of_slots,
+                    differences,
+                )
+
+    def _of(self, type_: str, affected: Affected) -> _Classes:
+        key = type_, affected
+        if key not in self._classes:
+            self._classes[key] = _Classes(self._sets, type_, self._divided.of(type_, affected))
+        return self._classes[key]
+
+    def _forms(self, variants: Sequence[Question], of_slots: Mapping[str, _Classes]) -> list[_Form | None]:
+        """The conditions of questions about objects of some types; None for one whose resource lies too deep."""
+        objects = {slot: own.first for slot, own in of_slots.items()}
+        return [
+            None if question.requested(objects[RESOURCE]) is None else self._form(question, objects)
+            for question in variants
+        ]
+
+    def _form(self, question: Question, objects: Mapping[str, Entity]) -> _Form:
+        evaluator, program = self._sets[0].evaluator, self._sets[0].program
+        request = question.request(objects, GivenAttributes.NONE)
+        earlier = program.earlier(request.resource.type, request.action)
+        conditions = []
+        for action in (request.action, *(rule.operation for rule in earlier)):
+            asked = evaluator.question(replace(request, action=action))
+            assert asked is not None  # by its path, an entity lies somewhere
+            conditions.append(asked.form.plan.condition)
+        return _Form(
+            conditions[0],
+            tuple(conditions[1:]),
+            {atom: atom.slot for condition in conditions for atom in condition.atoms() if atom.type},
+        )
+
+    @staticmethod
+    def _atoms(forms: Sequence[_Form | None], slot: str) -> list[Atom]:
+        """The atoms about the object in a slot, of all conditions."""
+        return [*dict.fromkeys(atom for form in forms if form for atom, own in form.slots.items() if own == slot)]
+
+    @staticmethod
+    def _bits(classes: _Classes, number: int, atoms: Sequence[Atom]) -> Bits:
+        """The states and subjects for which atoms hold on a class."""
+        bit = classes.bits[number]
+        return tuple(tuple(column >> bit & 1 for side in classes.sides for column in side.atom(atom)) for atom in atoms)
+
+    def _differences(
+        self,
+        variants: Sequence[Question],
+        of_slots: Mapping[str, _Classes],
+        slot: str,
+        holding: Mapping[Atom, tuple[int, ...]],
+        forms: Sequence[_Form | None] | None = None,
+    ) -> dict[int, list[Difference]]:
+        """By the numbers of the classes of a slot, the subjects that gain and lose what a rule decides, with the fewest flags for which they do.
+
+        `holding`: whether atoms about the other objects hold.
+        """
+        classes = of_slots[slot]
+        found: dict[int, list[Difference]] = defaultdict(list)
+        seen: list[tuple[frozenset[str], Marks, Marks]] = []
+        for position, (question, form) in enumerate(
+            zip(variants, forms or self._forms(variants, of_slots), strict=True)
+        ):
+            if form is None:
+                continue
+            self._tally.decided += 1
+            before, after = (self._marks(form, columns, holding, side) for side, columns in enumerate(classes.sides))
+            gained = [now & ~then for then, now in zip(before, after, strict=True)]
+            lost = [then & ~now for then, now in zip(before, after, strict=True)]
+            for flags, gained_before, lost_before in seen:
+                if flags < question.flags:
+                    gained = [own & ~known for own, known in zip(gained, gained_before, strict=True)]
+                    lost = [own & ~known for own, known in zip(lost, lost_before, strict=True)]
+            seen.append((question.flags, gained, lost))
+            for is_gain, marks in ((True, gained), (False, lost)):
+                for number, subjects in self._of_classes(marks, classes.numbers):
+                    found[number].append((is_gain, position, GivenAttributes.NONE, subjects))
+        return found
+
+    def _marks(self, form: _Form, columns: Columns, holding: Mapping[Atom, tuple[int, ...]], side: int) -> Marks:
+        """The classes on which each subject is allowed what a form asks in one state."""
+        size = len(self._names)
+
+        def of_atom(atom: Atom) -> Marks:
+            known = holding.get(atom)
+            if known is None:
+                return columns.atom(atom)
+            return [columns.every if bit else 0 for bit in known[side * size : (side + 1) * size]]
+
+        found = columns.folded(form.condition, of_atom)
+        for other in form.others:
+            found = [own & ~earlier for own, earlier in zip(found, columns.folded(other, of_atom), strict=True)]
+        return found
+
+    def _of_classes(self, marks: Marks, numbers: Sequence[int]) -> Iterator[tuple[int, frozenset[Subject]]]:
+        """The subjects by the number of a class, from the classes by subject. `numbers`: by the bits of the classes."""
+        alike: dict[Column, int] = defaultdict(int)
+        for place, column in enumerate(marks):
+            if column:
+                alike[column] |= 1 << place
+        if len(alike) == 1:
+            [(column, mask)] = alike.items()
+            subjects = self._of_mask(mask)
+            yield from ((number, subjects) for number in chosen(column, numbers))
+            return
+        masks: dict[int, int] = defaultdict(int)
+        for column, mask in alike.items():
+            for number in chosen(column, numbers):
+                masks[number] |= mask
+        yield from ((number, self._of_mask(mask)) for number, mask in masks.items())
+
+    def _of_mask(self, mask: int) -> frozenset[Subject]:
+        if mask not in self._subjects:
+            self._subjects[mask] = frozenset(chosen(mask, self._names))
+        return self._subjects[mask]
