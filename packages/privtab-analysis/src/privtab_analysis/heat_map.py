@@ -12,12 +12,13 @@ SHADES = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """Numbers by row and column. `left_out`: the numbers of rows and columns that are not shown."""
+    """Numbers by row and column. `sums`: of each row, with columns that are not shown; `left_out`: the numbers of rows and columns that are not shown."""
 
     name: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: tuple[tuple[int, ...], ...]
+    sums: tuple[int, ...]
     left_out: tuple[int, int]
 
     @property
@@ -31,7 +32,7 @@ class HeatMap:
         rows = [
             {
                 "name": name,
-                "sum": sum(cells),
+                "sum": total,
                 "cells": [
                     {
                         "count": count,
@@ -41,6 +42,6 @@ class HeatMap:
                     for count, column in zip(cells, self.columns, strict=True)
                 ],
             }
-            for name, cells in zip(self.rows, self.cells, strict=True)
+            for name, total, cells in zip(self.rows, self.sums, self.cells, strict=True)
         ]
         return {"name": self.name, "columns": self.columns, "rows": rows, "left_out": self.left_out}

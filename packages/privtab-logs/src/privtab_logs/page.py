@@ -201,6 +201,7 @@ def _maps(found: Unused, held: Counter[tuple[str, str]] | None) -> list[HeatMap]
             rows=tuple(roles),
             columns=tuple(shown),
             cells=tuple(tuple(cells[role, operation] for operation in shown) for role in roles),
+            sums=tuple(sum(cells[role, operation] for operation in columns) for role in roles),
             left_out=left,
         )
         for name, cells in maps

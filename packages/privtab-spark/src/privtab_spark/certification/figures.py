@@ -159,6 +159,7 @@ class WrittenRows:
                 rows=tuple(shown[row]),
                 columns=tuple(shown[column]),
                 cells=tuple(tuple(cells[row, column, r, c] for c in shown[column]) for r in shown[row]),
+                sums=tuple(self._sides[row][r] for r in shown[row]),
                 left_out=(omitted[row], omitted[column]),
             )
             for row, column in PAIRS
