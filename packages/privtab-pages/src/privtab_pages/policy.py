@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from privtab.backends import described_policy, minimal_set_texts, type_forest
@@ -18,7 +19,7 @@ from privtab_analysis.diff.markdown import as_code, as_text, markdown
 from privtab_analysis.diff.nodes import Diff
 from privtab_analysis.diff.summary import page_values
 from privtab_analysis.html import page
-from privtab_pages.roles import RoleMatrix
+from privtab_pages.roles import RoleMatrix, Section
 
 _CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")
 _ATOM = re.compile(r"(self|service admin|[\w.]+(?:(?:/[\w.]+)*|(?: \+ [\w.]+)*) \(([\w, ]+)\))")
@@ -112,7 +113,7 @@ class PolicyPage:
             "width": max(INDENT * node.depth + LETTER * len(node.name + node.note) + 2 * INDENT for node in nodes),
             "indent": INDENT,
             "line": LINE,
-            "matrices": [(matrix, list(matrix.sections(self.program))) for matrix in self.roles if matrix],
+            "matrices": [(matrix, _opened([*matrix.sections(self.program)])) for matrix in self.roles if matrix],
             "readings": [(_anchor(row["entity"], row["operation"]), row) for row in readings],
             "anchor": lambda rule: _anchor(rule.entity, rule.operation),
             "cells": cells,
@@ -183,6 +184,12 @@ class PolicyPage:
                 found += [Piece(text[start : match.start()]), Piece(match[0], _anchor(type_, match[1]))]
                 start = match.end()
         return [piece for piece in (*found, Piece(text[start:])) if piece.text]
+
+
+def _opened(sections: Sequence[Section]) -> list[tuple[Section, bool]]:
+    """The parts of a matrix, each with whether its rows are shown at once: the first ones, until they have enough rows."""
+    before = accumulate((len(section.rows) for section in sections), initial=0)
+    return [(section, shown < UNFOLDED) for section, shown in zip(sections, before, strict=False)]
 
 
 def _both(sets: set[frozenset[str]], others: set[frozenset[str]]) -> set[frozenset[str]]:
