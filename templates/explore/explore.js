@@ -1,4 +1,4 @@
-// Names as they are typed, rows of a long table by their text, how long an answer takes, and Escape closes what is open: the pages work without it.
+// Names as they are typed, how long an answer takes, and Escape closes what is open: the pages work without it.
 "use strict";
 for (const input of document.querySelectorAll("input[data-names]")) {
   const list = document.createElement("datalist");
@@ -14,22 +14,6 @@ for (const input of document.querySelectorAll("input[data-names]")) {
   };
   input.addEventListener("focus", ask, { once: true });
   input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(ask, 150); });
-}
-const folds = [...document.querySelectorAll("details.fold")];
-if (folds.length) {
-  const label = Object.assign(document.createElement("label"), { className: "find", textContent: "Find rows " });
-  const find = Object.assign(document.createElement("input"), { type: "search", placeholder: "an operation, a privilege, a source" });
-  label.append(find);
-  folds[0].before(label);
-  find.addEventListener("input", () => {
-    const text = find.value.trim().toLowerCase();
-    for (const fold of folds) {
-      const rows = [...fold.querySelectorAll("tr")].filter((row) => row.querySelector("td"));
-      for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(text);
-      fold.open = text !== "" && rows.some((row) => !row.hidden);
-      fold.hidden = text !== "" && !fold.open;
-    }
-  });
 }
 const working = Object.assign(document.createElement("p"), { className: "working", role: "status" });
 document.body.append(working);

@@ -476,11 +476,12 @@ def test_a_folder_needs_no_server(world: World) -> None:
     assert exported(world, ["item:s/a/x"])["who-can-1.html"] == files["who-can-1.html"]
     for name, content in files.items():
         if not name.endswith(".html"):
-            assert name in ("edit.js", "edit-worker.js", "privtab.zip")
+            assert name in ("edit.js", "edit-worker.js", "find.js", "privtab.zip")
             continue
         html = Html(content.decode())
         assert problems(html) == [], name
-        assert (html.all("form", "script", "input") == []) is (name != "edit.html")
+        assert (html.all("form", "input") == []) is (name != "edit.html")
+        assert (html.all("script") == []) is (name not in ("edit.html", "table.html"))
         assert {link.partition("#")[0] or name for link in html.links} <= files.keys(), name
     assert LONG not in files["index.html"].decode()
 

@@ -40,7 +40,7 @@ PAGES: Mapping[str, Page] = {
     "edit": Page("Edit", views.edit, needs_state=False),
 }
 EDIT = "edit"
-SCRIPTS = ("explore.js", "edit.js")
+SCRIPTS = ("explore.js", "edit.js", "find.js")
 PORTABLE = "privtab.zip"
 """What reads texts where there is no server, for `edit-worker.js`."""
 EMPTY = "# who holds what: rows of these tables\nmemberships: []\nassignments: []\ngrants: []\nowners: []\n"
@@ -133,7 +133,7 @@ def exported(world: World, entities: Sequence[str]) -> Mapping[str, bytes]:
     # Of the state nothing is written but what was asked for.
     texts = views.edit(world, Query())["texts"] | {"state": EMPTY}
     files[f"{EDIT}.html"] = rendered(world, EDIT, Query(), {"texts": texts, "most": LONGEST_TEXT}, static=True)
-    files |= {name: _script(name) for name in (f"{EDIT}.js", f"{EDIT}-worker.js")}
+    files |= {name: _script(name) for name in (f"{EDIT}.js", f"{EDIT}-worker.js", "find.js")}
     start = views.start(world, Query()) | {"links": links}
     files["index.html"] = rendered(world, "", Query(), start, static=True)
     encoded = {name: text.encode("utf-8", "replace") for name, text in files.items()} | {PORTABLE: archive()}
