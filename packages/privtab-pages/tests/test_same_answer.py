@@ -24,6 +24,7 @@ from privtab import Embedded, Request
 from privtab.base import moment_text
 from privtab.bundle import state_bundle
 from privtab.bundle.contents import program_in
+from privtab.ir import And, Or, Program
 from privtab.pipeline import policy_artifacts
 from privtab.state import Places, load_raw_state, validate
 from privtab_analysis.row_sentences import row_sentence
@@ -58,9 +59,9 @@ def options_of(request: Request) -> list[tuple[str, str]]:
     return found + ([("no-active-roles", "1")] if request.active_roles == () else [])
 
 
-def asked(world: World, seed: int, most: int) -> Iterator[Request]:
+def asked(world: World, seed: int, most: int, per_rule: int = 2) -> Iterator[Request]:
     """Some requests that can be written as options, with as many denials as there are."""
-    found = worlds.requests(world.program, seed, per_rule=2)
+    found = worlds.requests(world.program, seed, per_rule=per_rule)
     Random(seed).shuffle(found)
     plain = [
         request
@@ -160,6 +161,16 @@ def logged(world: World, requests: Iterable[Request], path: Path) -> None:
         for number, request in enumerate(requests)
     ]
     path.write_text("\n".join(map(json.dumps, entries)))
+
+
+def words_of(request: Request) -> list[str]:
+    """A request as replays show it."""
+    return [
+        request.user,
+        request.action,
+        str(request.resource),
+        *(f"{name}={of}" for name, of in request.with_.items()),
+    ]
 
 
 @pytest.mark.parametrize("seed", [4, 9])
@@ -323,19 +334,22 @@ def operations_named(text: str) -> Iterator[str]:
         yield from ("/".join(pair) for pair in product(*sides))
 
 
-@pytest.mark.parametrize("seed", [3, 8])
-def test_two_policies_differ_on_a_page_as_the_command_says(privtab: Privtab, tmp_path: Path, seed: int) -> None:
-    world = made(tmp_path, seed)
-    (other := tmp_path / "other").mkdir()
-    plain = [rule for rule in world.program.rules.values() if not (rule.withs or "Can(" in repr(rule.requires))]
-    swapped = {
+def swapped(program: Program) -> Program:
+    """A program in which operations of one type require what the next operation requires."""
+    plain = [rule for rule in program.rules.values() if not (rule.withs or "Can(" in repr(rule.requires))]
+    changed = {
         (one.entity, one.operation): replace(one, requires=two.requires)
         for one, two in pairwise(plain)
         if one.entity == two.entity
     }
-    (other / "policy.tar.gz").write_bytes(
-        policy_artifacts(replace(world.program, rules={**world.program.rules, **swapped})).bundle()
-    )
+    return replace(program, rules={**program.rules, **changed})
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_two_policies_differ_on_a_page_as_the_command_says(privtab: Privtab, tmp_path: Path, seed: int) -> None:
+    world = made(tmp_path, seed)
+    (other := tmp_path / "other").mkdir()
+    (other / "policy.tar.gz").write_bytes(policy_artifacts(swapped(world.program)).bundle())
     before, after = (program_in((at / "policy.tar.gz").read_bytes(), "policy")[0] for at in (tmp_path, other))
     page = answer(world_in(before, world.rows, versions={"other": lambda: after}), "compare", [("version", "other")])
     ran = privtab("diff", tmp_path / "policy.tar.gz", other / "policy.tar.gz", "--format", "json")
@@ -353,3 +367,81 @@ def test_two_policies_differ_on_a_page_as_the_command_says(privtab: Privtab, tmp
     assert told
     said = privtab("diff", tmp_path / "policy.tar.gz", other / "policy.tar.gz").out
     assert re.findall(r"<p>(\d+ of .* operations? changed.*)\.</p>", page.text) == [said.splitlines()[1]]
+
+
+ANSWERS = ("recorded", "then", "now")
+
+
+def asking_otherwise(world: World, requests: Iterable[Request]) -> Program:
+    """A program in which half of the rows of allowed requests ask for more, and those of other requests are content with less."""
+    rules = dict(world.program.rules)
+    asked_for: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
+    for request in requests:
+        key = (request.resource.type, request.action)
+        if not (rules[key].withs or rules[key].each):
+            asked_for[world.reference.decide(request).allowed].append(key)
+    narrower = set(asked_for[True][::2])
+    for key in dict.fromkeys(asked_for[True] + asked_for[False]):
+        plain = [
+            rule
+            for rule in world.program.rules.values()
+            if rule.entity == key[0] and not (rule.withs or "Can(" in repr(rule))
+        ]
+        others = [rule.requires for rule in plain]
+        combine = And.of if key in narrower else Or.of
+        rules[key] = replace(rules[key], requires=combine(rules[key].requires, *others[:2]))
+    return replace(world.program, rules=rules)
+
+
+@pytest.mark.parametrize("of", [(8,), (9, "nested", "hierarchy")], ids=str)
+def test_the_page_of_a_replay_says_what_the_commands_say(privtab: Privtab, tmp_path: Path, of: tuple[Any, ...]) -> None:
+    world = made(tmp_path, *of)
+    requests = list(asked(world, of[0], 40, per_rule=20))
+    (tmp_path / "next").mkdir()
+    (tmp_path / "next" / "policy.tar.gz").write_bytes(policy_artifacts(asking_otherwise(world, requests)).bundle())
+    state = tmp_path / "state.json"
+    logged(world, requests, tmp_path / "log.jsonl")
+    policies = {"then": tmp_path / "policy.tar.gz", "now": tmp_path / "next" / "policy.tar.gz"}
+    old = ["--old-policy", policies["then"], "--old-state", state]
+    told = {}
+    for form in ("html", "json", "text"):
+        ran = privtab("replay", tmp_path / "log.jsonl", "-p", policies["now"], *old, "--format", form)
+        assert ran.code == 0, ran.err
+        told[form] = ran.out
+    document = json.loads(told["json"])
+    figures = re.findall(r"<b>(.*?)</b><span>(.*?)</span>", told["html"])
+    assert figures == [(str(document["replayed"]), "decisions replayed")] + [
+        (str(document[kind]), kind) for kind in ("lost", "gained", "unexplained")
+    ]
+    groups = re.split("<details[^>]*>", told["html"].partition("<h2>Possible")[0])[1:]
+    compared = 0
+    for page, group in zip(groups, document["groups"], strict=True):
+        (headline,) = re.findall('<span class="what">(.*?)</span>', page)
+        assert plain_text(headline) in told["text"]
+        counted = re.findall(r'<span class="mono">(\S+)</span> \((\d+)\)', page)
+        named = [pair for name in ("by_user", "through", "by_entity") for pair in group[name]]
+        assert [(plain_text(name), int(number)) for name, number in counted] == [tuple(pair) for pair in named]
+        shown = cells(page, "request", "times", *ANSWERS, "why")
+        for row, sample in zip(shown, group["samples"], strict=True):
+            answers = ["allow" if sample[name] else "deny" for name in ANSWERS]
+            assert row[:-1] == (sample["request"], str(sample["requests"]), *answers)
+            request = next(request for request in requests if row[0].split() == words_of(request))
+            options = [OPTIONS[name].format(value) for name, value in options_of(request)]
+            question = [request.user, request.action, str(request.resource), *options]
+            because: list[str] = []
+            for policy, answer_ in (("then", row[3]), ("now", row[4])):
+                ran = privtab("explain", *question, "-p", policies[policy], "-s", state, "--format", "json")
+                explained = json.loads(ran.out)
+                assert explained["decision"] is (answer_ == "allow")
+                if explained["decision"]:
+                    reasons = explained["context"]["reasons"]
+                    because = [f"{found['atom']} through {found['through']}" for found in reasons if "through" in found]
+                else:
+                    assert sample["missing"] == [" and ".join(way) for way in explained["context"]["missing"]]
+            assert row[-1].startswith("; ".join(because))
+            compared += 1
+    assert [plain_text(found) for found in re.findall('data-name="witness">(.*?)</td>', told["html"])] == [
+        found["witness"] for found in document["possible"]
+    ]
+    assert compared >= 2
+    assert min(document["lost"], document["gained"]) > 0
