@@ -41,6 +41,7 @@ def _html() -> Environment:
 
 
 _CUTS = re.compile(r"(?<=[/,])(?=\S)")
+_TIMES = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]+Z)")
 _SPACES = re.compile("^ | $|(?<= ) ")
 
 
@@ -62,10 +63,15 @@ def _cut(text: str) -> Any:
 
 
 def _coded(text: str) -> Any:
-    """A sentence with its parts in backticks as code."""
+    """A sentence with its parts in backticks as code, and with times, which are not cut."""
     from markupsafe import Markup
+
+    def marked(parts: list[str], tag: str) -> Any:
+        return Markup("").join(
+            Markup("<{0}>{1}</{0}>").format(tag, part) if n % 2 else part for n, part in enumerate(parts)
+        )
 
     parts = visible(text).split("`")
     if not len(parts) % 2:  # a name has a backtick
         return visible(text)
-    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
+    return marked([marked(_TIMES.split(part), "time") for part in parts], "code")
