@@ -34,7 +34,7 @@ SHIPPED = {
     "cdap/final": "cdap",
     "streams/teracloud": "streams",
 }
-LARGE = {"gravitino/1.1.0", "lakekeeper/4.9"}
+LARGE = {"gravitino/1.1.0", "lakekeeper/4.9", "polaris/1.7", "unitycatalog/0.6"}
 """Those whose listings take Spark longest."""
 ROWS, CALLERS = 300, 5
 

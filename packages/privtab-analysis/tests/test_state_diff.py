@@ -69,21 +69,21 @@ def check(policy: int, seed: int, changes: int) -> None:
     compare(generated_programs.program(policy, *FEATURES[policy % len(FEATURES)]), seed, changes)
 
 
-@pytest.mark.parametrize("seed", seeds(range(40), quick=2, full=6))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=2, full=3))
 def test_rows_of_few_entities_are_enough(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Of subjects who are not few, rows are looked at only on the entities that a change can concern."""
     monkeypatch.setattr("privtab_analysis.state_diff.FEW", 0)
     compare(generated_programs.program(seed, *FEATURES[seed % 3]), seed, 1 + seed % 6)
 
 
-@pytest.mark.parametrize("policy", seeds((33, 19, 384, 11), quick=1, full=3))
+@pytest.mark.parametrize("policy", seeds((33, 19, 384, 11), quick=1, full=2))
 def test_a_group_of_everyone_concerns_those_whom_no_row_names(policy: int) -> None:
     program = generated_programs.program(policy, *FEATURES[policy % len(FEATURES)])
     assert program.semantics.everyones
     compare(program, policy, 0)
 
 
-@pytest.mark.parametrize("seed", seeds(range(30), quick=1, full=6))
+@pytest.mark.parametrize("seed", seeds(range(30), quick=1, full=3))
 def test_attributes_of_the_state(seed: int) -> None:
     program = with_attributes_of_the_state(seed)
     for changes in (1, 4):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import worlds
 from lake_policy import POLICY
+from seeds import seeds
 
 from privtab import model
 from privtab.base import Entity, InvalidRequest, Request, SourceFile, UsageError, parse_moment
@@ -105,8 +106,7 @@ def test_every_row_is_what_the_reference_says_of_the_state_without_it(seed: int)
             continue
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(range(10), quick=0, full=4))
 def test_a_proposal_leaves_to_everybody_the_filters_that_apply(seed: int) -> None:
     """Whoever loses a filter may see more by the next one."""
     program = program_of(worlds.policy(seed, features=("filters", *FEATURES[seed % len(FEATURES)])))

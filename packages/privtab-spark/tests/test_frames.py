@@ -46,7 +46,7 @@ def test_pandas_on_spark_comes_back_with_its_index_and_its_labels(spark: SparkSe
 
 
 @refuses_ansi
-@pytest.mark.slow
+@pytest.mark.long
 def test_pandas_on_spark_may_be_a_state_and_what_a_matrix_is_about(spark: SparkSession, tmp_path: Path) -> None:
     policy, state = decision_rows.files(tmp_path)
     grants = spark.createDataFrame(

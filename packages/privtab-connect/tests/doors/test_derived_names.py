@@ -116,8 +116,7 @@ def asked(folder: Path, seed: int) -> Iterator[World]:
         yield World(server, found)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", seeds(range(40), quick=6, full=6))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=0, full=3))
 def test_a_derived_name_takes_reading_all_of_its_table(tmp_path: Path, seed: int) -> None:
     for world in asked(tmp_path, seed):
         ask = world.server.ask

@@ -276,7 +276,7 @@ def test_what_an_owner_changes_is_of_their_place(policy: str, seed: int, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["estates", "gravitino/1.1.0"])
+@pytest.mark.parametrize("policy", ["estates", pytest.param("gravitino/1.1.0", marks=pytest.mark.long)])
 def test_what_an_owner_changes_over_http_is_of_their_place(policy: str, tmp_path: Path) -> None:
     world, store = opened(tmp_path, policy, 0)
     shown: Any = tmp_path / "estates.yaml" if policy == "estates" else policy

@@ -84,7 +84,7 @@ def listing(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} | {path.name for path in (folder / "bundles").iterdir()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     spark: SparkSession, shop: Program, tmp_path: Path
 ) -> None:

@@ -109,7 +109,7 @@ def test_needs_with_places_are_suggested(reads: Reads, text: str) -> None:
     assert coverage(plan, observe(plan, plan.cases)).untested == ()
 
 
-@pytest.mark.parametrize("seed", seeds(range(20), quick=2, full=8))
+@pytest.mark.parametrize("seed", seeds(range(20), quick=2, full=4))
 def test_outcomes_are_the_reference_s_and_equivalent_mutants_differ_in_no_state(seed: int) -> None:
     program = generated_programs.program(seed, "flat", *(("nested",) if seed % 2 else ()))
     scoring = Scoring(program, program.rules, {})
