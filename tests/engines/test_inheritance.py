@@ -94,8 +94,15 @@ def expected(meaning: tuple[str, str, str], chosen: tuple[tuple[str, dict[str, s
     return {"use": use, "read": read_, "both": use and read_, "around": use_schema or read_}
 
 
-@pytest.mark.parametrize("every", [35, pytest.param(7, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("meaning", MEANINGS)
+@pytest.mark.parametrize(
+    ("meaning", "every"),
+    [
+        # Each two words in each combination; all three together in slow tests.
+        *((meaning, 35) for at, meaning in enumerate(MEANINGS) if at.bit_count() % 2),
+        *(pytest.param(meaning, 17, marks=pytest.mark.slow) for meaning in MEANINGS),
+        *(pytest.param(meaning, 7, marks=pytest.mark.long) for meaning in MEANINGS),
+    ],
+)
 def test_each_engine_answers_as_the_language_says(meaning: tuple[str, str, str], every: int) -> None:
     program = policy(*meaning)
     artifacts = policy_artifacts(program)

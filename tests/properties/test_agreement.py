@@ -25,7 +25,7 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
     total = allowed = 0
 
     @settings(
-        max_examples=1 if sharded else 2,
+        max_examples=1,
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -34,12 +34,12 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
     @given(seed=SEEDS)
     def worlds_agree(seed: int) -> None:
         nonlocal total, allowed
-        count, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=2, sharded=sharded)
+        count, yes, found = compare(seed, opa_binary, policies=4, states=4, per_rule=2, sharded=sharded)
         total, allowed = total + count, allowed + yes
         assert not found, f"{len(found)} of {count} differ; the first:\n{found[0]}"
 
     worlds_agree()
-    assert total >= (800 if sharded else 1_600)
+    assert total >= 600
     assert 0.1 < allowed / total < 0.9, "worlds in which nearly all answers are the same prove little"
 
 
@@ -50,10 +50,10 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
 def test_reference_and_opa_agree_where_a_type_nests(opa_binary: Path, sharded: bool) -> None:
     total = allowed = 0
     for seed in (41,) if sharded else (42,):
-        count, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=3, sharded=sharded, nested=True)
+        count, yes, found = compare(seed, opa_binary, policies=4, states=4, per_rule=3, sharded=sharded, nested=True)
         total, allowed = total + count, allowed + yes
         assert not found, f"{len(found)} of {count} differ; the first:\n{found[0]}"
-    assert total > 500
+    assert total > 250
     assert 0.1 < allowed / total < 0.9
 
 
@@ -113,7 +113,7 @@ def test_reference_and_opa_agree_on_very_many_requests(
 @pytest.mark.slow
 def test_reference_and_opa_agree_on_what_lies_below_in_shards(opa_binary: Path) -> None:
     features = [("below", *worlds.SHARDED), ("below", "nested")]
-    texts = [worlds.policy(8_000 + number, f"world{number}", features[number % 2]) for number in range(6)]
+    texts = [worlds.policy(8_000 + number, f"world{number}", features[number % 2]) for number in range(4)]
     below = total = 0
     with serving(texts, opa_binary, sharded=True) as (url, loaded), http.Session() as session:
         for number, world in enumerate(loaded):
@@ -128,7 +128,9 @@ def test_reference_and_opa_agree_on_what_lies_below_in_shards(opa_binary: Path) 
 
 
 @pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["whole", "sharded"])
-@pytest.mark.parametrize("policies", [1, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "policies", [1, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.long)]
+)
 def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(
     opa_binary: Path, policies: int, sharded: bool
 ) -> None:
