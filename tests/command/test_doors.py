@@ -7,7 +7,7 @@ from typing import Any
 
 from privtab.command._app import command
 
-MOST_COMMANDS = 50
+MOST_COMMANDS = 49
 """Commands that help shows; to be 45."""
 MOST_OPTIONS = 425
 """Options of these commands; to be 400 with the settings."""

@@ -192,9 +192,7 @@ def test_texts_of_a_registry_are_printed_as_text(privtab: Privtab, folder: Path)
     assert privtab("deploy", "shop.yaml", "--state", "good.yaml", *arguments).code == 0
     assert privtab("deploy", "wider.yaml", *arguments, "--fail-on", "none").code == 0
     for line in (
-        ["registry", "show", ODD],
-        ["registry", "show", ODD, "dev", "shop", "--history", "9"],
-        ["registry", "show", ODD, "dev", "shop", "--history", "9", "--format", "json"],
+        ["registry", "status", "shop", "-r", ODD, "-c", "dev", "--history", "9"],
         ["registry", "status", "-r", ODD],
         ["registry", "status", "-r", ODD, "--format", "json"],
     ):

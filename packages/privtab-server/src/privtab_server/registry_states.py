@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.base import UsageError
 from privtab.command import load_rows
-from privtab_server.addresses import is_http, token_or_variable, with_slashes
+from privtab_server.addresses import with_slashes
 from privtab_server.commands._registry_options import no_channel, open_registry
 from privtab_server.errors import RegistryError
 
@@ -74,7 +74,7 @@ def place_of(location: str | os.PathLike[str]) -> ChannelReference:
         at = wrong["at"]
         raise UsageError(
             f"`{os.fspath(location)}`: `{at}` is neither the number of a release nor the 16 digits of a revision: write "
-            f"{SCHEME}{wrong['channel']}@12, or @9c1f0b6a2d3e4f50, as `privtab registry show` shows them"
+            f"{SCHEME}{wrong['channel']}@12, or @9c1f0b6a2d3e4f50, as `privtab registry status --history` shows them"
         )
     if found is None:
         raise UsageError(
@@ -97,7 +97,7 @@ def running_states(registry: Registry, release: Channel) -> list[bytes]:
 
 def _revision(place: ChannelReference, system: str | None, kind: Literal["policy", "state"]) -> bytes:
     """A revision that a registry stores."""
-    registry = _opened(place.url)
+    registry = open_registry(place.url)
     assert place.revision is not None
     bundle = registry.read(registry.revision(_system(registry, place, system), kind, place.revision))
     registry.check_signature(bundle)
@@ -113,7 +113,7 @@ def bundle_of(registry: Registry, release: Channel, key: str) -> bytes:
 
 def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, Channel]:
     """The release that a reference selects; `system`: the system if it names none. Raises RegistryError, UsageError."""
-    registry = _opened(place.url)
+    registry = open_registry(place.url)
     name = _system(registry, place, system)
     if place.release is None:
         release = registry.channel(place.channel, name)
@@ -121,10 +121,6 @@ def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, C
             raise RegistryError(release.trouble or no_channel(registry, f"{place.channel}/{name}"))
         return registry, release
     return registry, release_at(registry, place.channel, name, place.release)
-
-
-def _opened(url: str) -> Registry:
-    return open_registry(url, token=token_or_variable() if is_http(url) else None)
 
 
 def release_at(registry: Registry, channel: str, system: str, sequence: int) -> Channel:

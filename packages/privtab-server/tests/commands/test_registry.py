@@ -51,11 +51,11 @@ def test_put_and_run(url: str, files: Path, capsys: pytest.CaptureFixture[str]) 
     assert "dev/shop is at release 1" in text
     current = Registry.open(url).channel("dev", "shop")
     assert (current.why, current.policy is None, current.state is None) == ("begin", False, False)
-    assert "begin" in answered(capsys, "show", url)
-    listed = answered(capsys, "show", url, "--stored", "all")
+    assert "begin" in answered(capsys, "status", "-r", url)
+    listed = answered(capsys, "status", "-r", url, "--stored", "all")
     assert listed.count("dev") == 2
     assert "2 revisions" in listed
-    assert answered(capsys, "show", url, "--stored", "state").count("shop") == 1
+    assert answered(capsys, "status", "-r", url, "--stored", "state").count("shop") == 1
 
 
 def test_release_and_roll_back(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,18 +71,32 @@ def test_release_and_roll_back(url: str, files: Path, capsys: pytest.CaptureFixt
     assert "at release 4" in answered(
         capsys, "put", url, f"shop@{first.policy}", "--channel", "dev", "--expect", "3", code=1
     )
-    history = document(capsys, "show", url, "dev", "shop", "--history", "2")
-    assert isinstance(history, list)
-    assert [release["release"] for release in history] == [3, 4]
+    [shown] = document(capsys, "status", "shop", "-r", url, "-c", "dev", "--history", "2")["channels"]
+    assert [release["release"] for release in shown["history"]] == [3, 4]
 
 
 def test_every_command_says_the_same_of_a_release(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put: Any = document(capsys, "put", url, files / "1", "--channel", "dev", "--why", "begin")
-    [shown], history = document(capsys, "show", url), document(capsys, "show", url, "dev", "shop", "--history", "9")
-    [status] = document(capsys, "status", "-r", url, "-c", "dev")["channels"]
-    assert history == status.pop("history") == [shown]
-    assert shown == status == put["channel"]
+    [shown] = document(capsys, "status", "-r", url)["channels"]
+    assert shown.pop("history") == [shown]
+    assert shown == put["channel"]
     assert (shown["release"], shown["why"], shown["shards"], shown["trouble"]) == (1, "begin", None, None)
+
+
+def test_several_channels_are_a_table_and_what_one_runs_is_chosen(
+    url: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version, channel in (("1", "dev"), ("2", "prod")):
+        answered(capsys, "put", url, files / version, "--channel", channel, "--why", f"for {channel}")
+    lines = [line.split()[:3] for line in answered(capsys, "status", "-r", url).splitlines() if line]
+    assert lines == [["channel", "system", "release"], ["dev", "shop", "1"], ["prod", "shop", "1"]]
+    lines = [line.split() for line in answered(capsys, "status", "-r", url, "--history", "3").splitlines()[4:]]
+    assert [(line[0], line[-1]) for line in lines] == [("channel", "why"), ("dev", "dev"), ("prod", "prod")]
+    whole = document(capsys, "status", "-r", url, "--stored", "all")
+    assert {tuple(one["channels"]) for one in whole} == {("dev",), ("prod",)}
+    chosen = document(capsys, "status", "shop", "-r", url, "-c", "prod", "--stored", "all")
+    assert chosen == [one for one in whole if one["channels"] == ["prod"]]
+    assert document(capsys, "status", "-r", url, "--stored", "all", "other") == []
 
 
 def test_shards_run_together(
@@ -96,7 +110,7 @@ def test_shards_run_together(
     answered(capsys, "put", url, folder, "--channel", "dev")
     current = Registry.open(url).channel("dev", "shop")
     assert set(current.shards) == set(packed.shards)
-    assert f"{len(packed.shards)} shards" in answered(capsys, "show", url, "dev")
+    assert f"{len(packed.shards)} shards" in answered(capsys, "status", "-r", url, "-c", "dev")
     shard = next(key for key in packed.shards if key != "people")
     (tmp_path / "one.tar.gz").write_bytes(packed.shards[shard])
     answered(capsys, "put", url, tmp_path / "one.tar.gz", "--channel", "dev")
@@ -116,7 +130,7 @@ def test_a_canary_is_shown(url: str, files: Path, capsys: pytest.CaptureFixture[
     old, new = registry.revisions("shop")
     registry.release("dev", "shop", policy=old.id)
     registry.release("dev", "shop", canary=Canary(policy=new.id, share=0.1, labels={"zone": "a"}))
-    assert f"{new.id[:10]} for 10% of zone=a" in answered(capsys, "show", url)
+    assert f"{new.id[:10]} for 10% of zone=a" in answered(capsys, "status", "-r", url)
 
 
 def test_a_sweep_says_first_and_removes_then(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +141,7 @@ def test_a_sweep_says_first_and_removes_then(url: str, files: Path, capsys: pyte
     assert "would go" in dry
     assert "0 revisions" in answered(capsys, "check", url, "--keep", "1")
     assert "removed; 2 revisions stay" in answered(capsys, *arguments, "--remove")
-    assert "4 revisions" not in answered(capsys, "show", url, "--stored", "all")
+    assert "4 revisions" not in answered(capsys, "status", "-r", url, "--stored", "all")
     assert "0 problems" in answered(capsys, "check", url)
     assert "keeps no policy revision" in answered(
         capsys, "rollback", "shop", "-r", url, "-c", "dev", "--to", "1", code=3
@@ -152,23 +166,22 @@ def test_damage_is_found_and_copies_are_repaired(url: str, files: Path, capsys: 
     [
         (["put", "{url}", "{tmp}/none.tar.gz"], 3, "none.tar.gz"),
         (["put", "{url}", "{tmp}"], 3, "has no bundles"),
-        (["show", "{url}", "dev"], 3, "there is no registry at"),
-        (["show", "{url}", "dev", "shop", "--history", "3"], 3, "there is no registry at"),
-        (["show", "{url}", "../dev", "shop", "--history", "3"], 2, "the channel `../dev`"),
-        (["show", "{url}", "dev", "--history", "3"], 2, "is of a channel and a system"),
-        (["show", "{url}", "dev", "--stored", "all"], 2, "give no channel"),
+        (["status", "-r", "{url}", "-c", "dev"], 3, "there is no registry at"),
+        (["status", "shop", "-r", "{url}", "-c", "dev", "--history", "3"], 3, "there is no registry at"),
+        (["status", "shop", "-r", "{url}", "-c", "../dev"], 2, "the channel `../dev`"),
+        (["status", "-r", "{url}", "--history", "3", "--stored", "all"], 2, "give no `--history`"),
+        (["status", "--stored", "all", "--server", "http://127.0.0.1:1"], 2, "give `--registry URL`\n"),
         (["put", "{url}", "shop@12", "--channel", "dev"], 3, "keeps no revision `12` of shop"),
         (["put", "{url}", "shop@12", "--why", "as in dev"], 2, "give `--channel NAME`"),
         (["put", "{url}", "shop@12", "--expect", "3"], 2, "give `--channel NAME`"),
-        (["show", "{url}", ""], 3, "there is no registry at"),
+        (["status", "-r", "{url}", "-c", ""], 3, "there is no registry at"),
         (["check", "{url}", "--remove"], 2, "say with `--keep N`"),
         (["check", "{url}", "--keep", "1", "--repair"], 2, "give one of them"),
-        (["show", "{url}", "--stored", "delta"], 2, "there is no kind `delta`"),
-        (["show", "none://x/y"], 2, "none"),
-        (["show", "s3://"], 2, "names no place"),
-        (["show", "s3://bucket/x?key"], 2, "as KEY=VALUE, joined by `&`"),
-        (["show", "s3://bucket/x?key=1&key=2"], 2, "`key` is given twice"),
-        (["show", "{url}", "--registry-token-file", "{tmp}/t"], 2, "is for registries behind"),
+        (["status", "-r", "{url}", "--stored", "delta"], 2, "there is no kind `delta`"),
+        (["status", "-r", "none://x/y"], 2, "none"),
+        (["status", "-r", "s3://"], 2, "names no place"),
+        (["status", "-r", "s3://bucket/x?key"], 2, "as KEY=VALUE, joined by `&`"),
+        (["status", "-r", "s3://bucket/x?key=1&key=2"], 2, "`key` is given twice"),
     ],
 )
 def test_impossible_commands_are_reported(

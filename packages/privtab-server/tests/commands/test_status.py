@@ -115,7 +115,7 @@ def test_a_canary_runs_what_it_should(privtab: Privtab, fleet: SidecarFleet) -> 
     new = registry.channel("other", "shop").policy
     registry.release("dev", "shop", canary=Canary(policy=new, labels={"zone": "b"}))
     fleet.wait(lambda: fleet.decides("two", "olga"))
-    ran = status(privtab, fleet, "--check")
+    ran = status(privtab, fleet, "-c", "dev", "--check")
     assert ran.code == 0, ran.out
     assert f"canary of zone=b: policy {new}" in ran.out
     assert "zone=b, canary" in ran.out
@@ -185,7 +185,7 @@ def test_again_and_again_until_ctrl_c(quiet: SidecarFleet) -> None:
     [
         ([], 2, "give `--registry URL`"),
         (["--server", "nowhere"], 2, "write http://"),
-        (["--registry", "{folder}/none"], 2, "there is no registry at"),
+        (["--registry", "{folder}/none"], 3, "there is no registry at"),
     ],
 )
 def test_bad_usage(privtab: Privtab, tmp_path: Path, options: list[str], code: int, message: str) -> None:

@@ -241,11 +241,9 @@ def test_rows_are_the_same_after_a_round_trip(tmp_path: Path, text: str) -> None
 
 
 COMMANDS: dict[str, Callable[[str], list[str]]] = {
-    "list": lambda url: ["show", "--registry", url, "--stored", "all"],
-    "list=": lambda url: ["show", f"--registry={url}", "--stored", "all", "--format", "json"],
-    "show": lambda url: ["show", "-r", url, "prod"],
-    "history": lambda url: ["show", "prod", "-r", url, "shop", "--history", "1"],
-    "history 2": lambda url: ["show", "prod", "shop", "--history", "1", "--registry", url],
+    "stored": lambda url: ["status", f"--registry={url}", "--stored", "all", "--format", "json"],
+    "get": lambda url: ["get", "prod", "-r", url, "shop", "--replace"],
+    "get 2": lambda url: ["get", "prod", "shop", "--replace", "--registry", url],
     "check": lambda url: ["check", "-r", url],
     "gc": lambda url: ["check", "-r", url, "--keep", "3"],
 }
@@ -263,5 +261,5 @@ def test_a_registry_of_the_environment(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PRIVTAB_REGISTRY", registry.url)
-    assert run(["registry", "show", "--stored", "all"]) == 0
+    assert run(["registry", "status", "--stored", "all"]) == 0
     assert "shop" in capsys.readouterr().out

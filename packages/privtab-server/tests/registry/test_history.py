@@ -149,8 +149,7 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
     spoil(registry, 2, copy="older")
     message = "dev/shop: release 2 cannot be read"
     for command, code in (
-        (["registry", "show", registry.url], 0),
-        (["registry", "show", registry.url, "dev", "shop", "--history", "9"], 0),
+        (["registry", "status", "shop", "-r", registry.url, "-c", "dev", "--history", "9"], 3),
         (["registry", "check", registry.url], 1),
         (["registry", "status", "-r", registry.url], 3),
         (["registry", "status", "-r", registry.url, "--check"], 3),

@@ -58,7 +58,7 @@ def test_intact_records_are_listed_and_the_others_reported(
     harmed: tuple[Registry, list[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry, ids, path = harmed
-    assert run(["registry", "show", registry.url, "--stored", "all", "--format", "json"]) == 0
+    assert run(["registry", "status", "-r", registry.url, "--stored", "all", "--format", "json"]) == 0
     output = capsys.readouterr()
     assert [listed["id"] for listed in json.loads(output.out) if listed["kind"] == "policy"] == [ids[0]]
     assert path in output.err

@@ -180,5 +180,5 @@ def test_a_manifest_is_not_deeper_than_a_record(registry: Registry) -> None:
 def test_a_name_in_a_list_is_no_head_and_no_way_out() -> None:
     page = b"<a href='..%2F..%2Fetc/'>x</a><a href='a%0d%0aX-Y:%20z/'>y</a><a href='%2e%2e/'>z</a>"
     with serving(lambda path: (page, {}) if path.endswith("/") else None) as (url, paths):
-        run(["registry", "show", url, "--stored", "all"])
+        run(["registry", "status", "-r", url, "--stored", "all"])
     assert not any(".." in path or "\r" in path or "X-Y: z" in path for path in paths)

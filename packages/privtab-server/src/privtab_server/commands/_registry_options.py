@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import typer
 
 from privtab.base import FileError, UsageError, count, needing, read_content
-from privtab.command import argument, option, out, print_error, table
-from privtab_server.addresses import is_http
+from privtab.command import argument, option, out, table
+from privtab_server.addresses import is_http, token_or_variable
 from privtab_server.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -48,19 +48,14 @@ WhyOption = Annotated[str, option("--why TEXT", "Reason, recorded in the history
 ExpectOption = Annotated[
     int | None, option("--expect RELEASE", "Only if the channel is still at this release; 0: if it has none.", min=0)
 ]
-RegistryTokenOption = Annotated[
-    str | None, option("--registry-token-file FILE", "Bearer token for a registry behind http(s)://.", kind="TOKEN")
-]
 
 
-def open_registry(url: str | None, token: str | None = None) -> Registry:
-    """Open a registry by its address, with a token if it is behind HTTP; raises UsageError, also if none is given."""
+def open_registry(url: str | None) -> Registry:
+    """Open a registry by its address, with the token of the environment if it is behind HTTP. Raises UsageError, also if none is given."""
     if url is None:
         raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
     url, options = storage_of(url)
-    if token is not None and not is_http(url):
-        raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
-    if token is not None:
+    if is_http(url) and (token := token_or_variable()) is not None:
         options["token"] = token
     with needing("a registry", "compiler", "registry"):
         from privtab_server.registry import Registry
@@ -154,11 +149,8 @@ def release_stored(registry: Registry, stored: list[Revision], channel: str, why
     return registry.release(channel, system, **chosen, shards=shards or None, why=why, expect=expect)
 
 
-def show_channels(channels: list[Channel]) -> None:
-    """Print a line for each channel, or for each release of a channel; problems go to standard error."""
-    for channel in channels:
-        if channel.trouble:
-            print_error(channel.trouble)
+def channels_table(channels: Sequence[Channel]) -> Table:
+    """A line for each channel, or for each release of a channel."""
     canaries = ["canary"] if any(channel.canary for channel in channels) else []
     grid = table("channel", "system", "release", "policy", "state", *canaries, "when", "by", "why", right=("release",))
     no_wrapping(grid)
@@ -176,7 +168,7 @@ def show_channels(channels: list[Channel]) -> None:
             channel.by,
             channel.why,
         )
-    out().print(grid)
+    return grid
 
 
 REVISION_CELLS: Mapping[str, Callable[[Revision], str]] = {

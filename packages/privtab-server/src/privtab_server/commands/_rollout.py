@@ -38,15 +38,12 @@ if TYPE_CHECKING:
 RegistryOption = Annotated[
     str | None, option("--registry -r URL", "A folder, s3://… or file://…", envvar="PRIVTAB_REGISTRY")
 ]
-ChannelOption = Annotated[
-    str,
-    option(
-        "--channel -c NAME",
-        "Channel that sidecars follow: dev, prod, …",
-        envvar="PRIVTAB_CHANNEL",
-        autocompletion=channels,
-    ),
-]
+CHANNEL = option(
+    "--channel -c NAME",
+    "Channel that sidecars follow: dev, prod, …",
+    envvar="PRIVTAB_CHANNEL",
+    autocompletion=channels,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +89,7 @@ class ReleaseOptions(FleetOptions):
     """Options of a release: the channel, and how long its sidecars are watched."""
 
     registry: RegistryOption = None
-    channel: ChannelOption = "dev"
+    channel: Annotated[str, CHANNEL] = "dev"
     wait: Annotated[
         list[str] | None,
         option("--wait NAME=N", "seconds=60 for sidecars to activate it, sidecars=0 there must be; repeatable."),

@@ -1,4 +1,4 @@
-"""`privtab registry status`: show what sidecars run, and the releases of a channel."""
+"""`privtab registry status`: show what sidecars run, the releases of channels, and what is stored."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Group
 from rich.text import Text
 
-from privtab.base import UsageError
-from privtab.command import FormatOption, argument, fail_if, option, out, print_if_data, table
-from privtab_server.commands._registry_options import no_channel, open_registry, running_channels
-from privtab_server.commands._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, sidecars
+from privtab.base import UsageError, count
+from privtab.command import FormatOption, argument, fail_if, option, out, print_error, print_if_data, table
+from privtab_server.commands._registry_options import (
+    channels_table,
+    no_channel,
+    open_registry,
+    running_channels,
+    show_revisions,
+)
+from privtab_server.commands._rollout import CHANNEL, FleetOptions, RegistryOption, channel_json, sidecars
 from privtab_server.errors import FleetError, RegistryError
 
 if TYPE_CHECKING:
@@ -33,28 +39,43 @@ MAX_REFUSED = 5
 def run(
     system: Annotated[str | None, argument("SYSTEM", "Only this system. (default: all)")] = None,
     registry: RegistryOption = None,
-    channel: ChannelOption = "dev",
+    channel: Annotated[str | None, CHANNEL] = None,
     *,
     fleet: FleetOptions,
-    history: Annotated[int, option("--history N", "Number of releases to show.", min=0)] = 5,
+    history: Annotated[
+        int | None, option("--history N", "Number of releases to show. (default: 5 of a single channel)", min=0)
+    ] = None,
+    stored: Annotated[
+        str | None, option("--stored KIND", "Instead, stored revisions: policy, state, shard, wasm or all.")
+    ] = None,
     watch: Annotated[float | None, option("--watch SECONDS", "Refresh until Ctrl-C.", min=0.2)] = None,
     check: Annotated[bool, option("--check", "Exit with 1 if a sidecar does not run its channel's release.")] = False,
     format_: FormatOption = "text",
 ) -> None:
-    """Show a channel: its bundles, every sidecar with its revisions, errors and last report, and the last releases.
+    """Show channels: their bundles, every sidecar with its revisions, errors and last report, and the last releases.
 
     The registry knows what should run; the server, or the OPAs themselves, know what does. Either may be omitted. Exits
     with 3 if the last release cannot be read, or nothing answers.
 
     Example:
+      privtab registry status --registry registry/
+      privtab registry status lake -r registry/ -c prod --history 9
+      privtab registry status -r s3://policies/registry --stored policy --format json
       privtab registry status --registry registry/ --channel prod --server http://127.0.0.1:8180
       privtab registry status gravitino --opa http://127.0.0.1:8181 --opa http://127.0.0.1:8182
       privtab registry status -r s3://bundles -c prod --check --format json
       privtab registry status --server http://127.0.0.1:8180 --watch 2
     """
-    if registry is None and fleet.server is None and not fleet.opa:
-        raise UsageError("give `--registry URL`, `--server URL` or `--opa URL`")
+    if registry is None and (stored is not None or (fleet.server is None and not fleet.opa)):
+        raise UsageError("give `--registry URL`" + ("" if stored else ", `--server URL` or `--opa URL`"))
     opened = None if registry is None else open_registry(registry)
+    if stored is not None and opened is not None:
+        if history is not None or watch is not None or check or fleet.opa:
+            raise UsageError(
+                "`--stored` shows what a registry keeps: give no `--history`, `--watch`, `--check` or `--opa`"
+            )
+        _show_stored(opened, stored, channel, system, format_)
+        return
     with fleet.reader() as read:
         take = partial(_take_snapshot, opened, channel, system, read, history)
         if watch is not None:
@@ -74,7 +95,8 @@ class ChannelSnapshot:
     """One reading of a channel and its fleet."""
 
     channels: list[Channel]
-    histories: dict[str, list[Channel]]
+    histories: list[list[Channel]]
+    """The last releases of each of the channels."""
     fleet: Fleet | None
     statuses: list[SidecarStatus]
 
@@ -96,22 +118,25 @@ class ChannelSnapshot:
 
 
 def _take_snapshot(
-    registry: Registry | None, channel: str, system: str | None, read: FleetReader | None, history: int
+    registry: Registry | None, channel: str | None, system: str | None, read: FleetReader | None, history: int | None
 ) -> ChannelSnapshot:
     channels = []
     if registry is not None:
         registry.store.renew()
         channels = running_channels(registry, channel, system)
-        if not channels:
-            raise UsageError(no_channel(registry, f"{channel}/{system}" if system else channel))
-    histories = {
-        current.system: registry.history(current.channel, current.system, history) if history else []
+        if not channels and (channel is not None or system is not None or not registry.settings()):
+            raise RegistryError(no_channel(registry, "/".join(filter(None, (channel or "*", system)))))
+    if history is None:
+        history = 5 if len(channels) == 1 else 0
+    histories = [
+        registry.history(current.channel, current.system, history) if history and registry is not None else []
         for current in channels
-        if registry is not None
-    }
+    ]
     fleet = None if read is None else read()
     if fleet is not None and registry is not None:
-        concerned = tuple(sidecar for sidecar in fleet.sidecars if sidecar.reads(channel, system))
+        concerned = tuple(
+            sidecar for sidecar in fleet.sidecars if any(sidecar.reads(one.channel, one.system) for one in channels)
+        )
         fleet = replace(fleet, sidecars=concerned)
     signed = registry.requires_signatures() if registry is not None else fleet is not None and fleet.signed
     return ChannelSnapshot(channels, histories, fleet, _sidecar_statuses(channels, fleet, signed=signed))
@@ -172,8 +197,8 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
         "problem": None if snapshot.fleet is None else snapshot.fleet.problem,
         "trouble": list(snapshot.trouble),
         "channels": [
-            channel_json(channel) | {"history": [channel_json(entry) for entry in snapshot.histories[channel.system]]}
-            for channel in snapshot.channels
+            channel_json(channel) | {"history": list(map(channel_json, history))}
+            for channel, history in zip(snapshot.channels, snapshot.histories, strict=True)
         ],
         "sidecars": [status.json() for status in snapshot.statuses],
         "refused": [] if snapshot.fleet is None else list(snapshot.fleet.refused),
@@ -187,8 +212,10 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
 def _render(snapshot: ChannelSnapshot) -> RenderableType:
 
     parts: list[RenderableType] = []
-    for channel in snapshot.channels:
-        parts += _channel(channel)
+    if len(snapshot.channels) == 1:
+        parts += _channel(snapshot.channels[0])
+    elif snapshot.channels or snapshot.fleet is None:
+        parts.append(channels_table(snapshot.channels))
     if snapshot.fleet is not None:
         if snapshot.fleet.problem:
             remark = "; this was heard before" if snapshot.statuses else ""
@@ -200,9 +227,8 @@ def _render(snapshot: ChannelSnapshot) -> RenderableType:
         parts += [Text(text, style="red") for text in snapshot.fleet.refused[-MAX_REFUSED:]]
         if decision_counts := _counts_by_policy(snapshot):
             parts += [Text(), _decisions(decision_counts)]
-    for entries in snapshot.histories.values():
-        if entries:
-            parts += [Text(), _history(entries)]
+    if entries := [entry for history in snapshot.histories for entry in history]:
+        parts += [Text(), channels_table(entries)]
     return Group(*parts)
 
 
@@ -230,7 +256,7 @@ def _channel(channel: Channel) -> list[RenderableType]:
 
 def _counts_by_policy(snapshot: ChannelSnapshot) -> list[DecisionCount]:
     """The counts by revision of the policy, without the counts by state, since each decision is counted for both."""
-    releases = [*snapshot.channels, *(entry for entries in snapshot.histories.values() for entry in entries)]
+    releases = [*snapshot.channels, *(entry for entries in snapshot.histories for entry in entries)]
     states = {release.state for release in releases} | {
         identity for release in releases for identity in release.shards.values()
     }
@@ -256,20 +282,35 @@ def _decisions(decision_counts: Sequence[DecisionCount]) -> RenderableType:
     return grid
 
 
-def _history(entries: list[Channel]) -> RenderableType:
-    from privtab_server.registry.deploy import parse_time
+def _show_stored(registry: Registry, kind: str, channel: str | None, system: str | None, format_: FormatOption) -> None:
+    """Show revisions of a kind, or all, newest last, and the channels that run each; only those of a system, or that a channel runs."""
+    from privtab_server.registry import names
+    from privtab_server.registry.maintenance import all_records
+    from privtab_server.registry.nodes import pin
 
-    grid = table("release", "policy", "state", "when", "by", "why", right=("release",))
-    now = datetime.now(tz=UTC)
-    for entry in reversed(entries):
-        moment = parse_time(entry.when)
-        state = entry.state or (f"{len(entry.shards)} shards" if entry.shards else "")
-        grid.add_row(
-            str(entry.sequence),
-            f"{entry.policy or ''}{' + canary' if entry.canary else ''}",
-            state,
-            ago(moment, now),
-            entry.by,
-            entry.why,
-        )
-    return grid
+    if kind != "all":
+        names.checked_kind(kind)
+    running: dict[tuple[str, str], list[str]] = {}
+    for current in registry.channels():
+        for key in current.digests:
+            running.setdefault((current.system, key), []).append(current.channel)
+    revisions, broken = all_records(registry)
+    for error in broken:
+        print_error(str(error))
+    listed = [
+        (revision, channels)
+        for revision in revisions
+        for channels in [running.get((revision.system, pin(revision.kind, revision.id, revision.shard)), [])]
+        if kind in ("all", revision.kind) and system in (None, revision.system) and channel in (None, *channels)
+    ]
+    if print_if_data(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
+        return
+    show_revisions(
+        [revision for revision, _ in listed],
+        "version",
+        "created",
+        "bytes",
+        "signed",
+        runs_in=[", ".join(channels) for _, channels in listed],
+    )
+    out().print(count(len(listed), "revision"), style="dim")

@@ -24,7 +24,7 @@ from privtab_server.errors import BundleRefused, RegistryError
 from privtab_server.registry_states import bundle_of, release_at
 
 if TYPE_CHECKING:
-    from privtab_server.registry import Registry, Revision
+    from privtab_server.registry import Revision
     from privtab_server.registry.maintenance import GcReport
 
 
@@ -103,78 +103,6 @@ def put(
             out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
 
-@app.command("show")
-def show(
-    url: registry_options.RegistryArgument,
-    channel: Annotated[str | None, argument("[CHANNEL]", "Only this channel.", autocompletion=channels)] = None,
-    system: Annotated[str | None, argument("[SYSTEM]", "Only this system.")] = None,
-    history: Annotated[
-        int | None, option("--history N", "Instead, the last N releases of CHANNEL and SYSTEM, oldest first.", min=1)
-    ] = None,
-    stored: Annotated[
-        str | None, option("--stored KIND", "Instead, stored revisions: policy, state, shard, wasm or all.")
-    ] = None,
-    token: registry_options.RegistryTokenOption = None,
-    format_: FormatOption = "text",
-) -> None:
-    """Show what each channel runs or ran, or what is stored and which channels run it.
-
-    Example:
-      privtab registry show registry/
-      privtab registry show registry/ prod lake --history 5
-      privtab registry show s3://policies/registry --stored policy --format json
-    """
-    registry = registry_options.open_registry(url, token)
-    if stored is not None:
-        if channel is not None or history is not None:
-            raise UsageError("`--stored` shows what all channels share: give no channel and no `--history`")
-        _show_stored(registry, stored, format_)
-        return
-    if history is not None:
-        if channel is None or system is None:
-            raise UsageError("`--history` is of a channel and a system: give both")
-        current = list(registry.history(channel, system, history))
-    else:
-        current = registry_options.running_channels(registry, channel, system)
-    if not current and channel is not None:
-        raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}" if system else channel))
-    if not print_if_data(format_, list(map(channel_json, current))):
-        registry_options.show_channels(current)
-
-
-def _show_stored(registry: Registry, kind: str, format_: FormatOption) -> None:
-    """Show revisions of a kind, or all, newest last, and the channels that run them."""
-    from privtab_server.registry import names
-    from privtab_server.registry.maintenance import all_records
-    from privtab_server.registry.nodes import pin
-
-    if kind != "all":
-        names.checked_kind(kind)
-    running: dict[tuple[str, str], list[str]] = {}
-    for current in registry.channels():
-        for key in current.digests:
-            running.setdefault((current.system, key), []).append(current.channel)
-    revisions, broken = all_records(registry)
-    for error in broken:
-        print_error(str(error))
-    listed = [
-        (revision, running.get((revision.system, pin(revision.kind, revision.id, revision.shard)), []))
-        for revision in revisions
-        if kind in ("all", revision.kind)
-    ]
-    if print_if_data(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
-        return
-    registry_options.show_revisions(
-        [revision for revision, _ in listed],
-        "version",
-        "created",
-        "bytes",
-        "signed",
-        runs_in=[", ".join(running_channels) for _, running_channels in listed],
-    )
-    out().print(count(len(listed), "revision"), style="dim")
-
-
 @app.command("get")
 def get(
     url: registry_options.RegistryArgument,
@@ -186,7 +114,6 @@ def get(
     only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
     output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
     replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
-    token: registry_options.RegistryTokenOption = None,
 ) -> None:
     """Write the bundles that a channel runs, or ran, into a folder.
 
@@ -200,7 +127,7 @@ def get(
     from privtab_server.registry import names
     from privtab_server.registry.nodes import pin
 
-    registry = registry_options.open_registry(url, token)
+    registry = registry_options.open_registry(url)
     release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
     if release.sequence == 0:
         raise RegistryError(release.trouble or registry_options.no_channel(registry, f"{channel}/{system}"))
@@ -229,7 +156,6 @@ def check(
     ] = None,
     older_than: Annotated[float, option("--older-than DAYS", "With `--keep`: stored before this.", min=0)] = 1.0,
     remove: Annotated[bool, option("--remove", "With `--keep`: remove that.")] = False,
-    token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """Verify a registry: every bundle matches its digest, every channel can be served, and the static copies are current.
@@ -245,7 +171,7 @@ def check(
     from privtab_server.registry.maintenance import DAY, sweep
     from privtab_server.registry.maintenance import check as checked
 
-    registry = registry_options.open_registry(url, token)
+    registry = registry_options.open_registry(url)
     if keep is not None:
         if repair:
             raise UsageError("`--repair` and `--keep` are two things to do: give one of them")
