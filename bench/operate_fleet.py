@@ -182,7 +182,7 @@ def fleet(sidecars: int) -> Iterator[Fleet]:
         ports = _ports(1 + sidecars)
         server = f"http://127.0.0.1:{ports[0]}"
         running = Fleet(folder=folder, server=server)
-        serve = [sys.executable, "-m", "privtab", "serve", "registry", str(folder / "registry"), "--quiet"]
+        serve = [sys.executable, "-m", "privtab", "serve", f"registry:{folder / 'registry'}", "--quiet"]
         stack.enter_context(_process([*serve, "--listen", str(ports[0])], {}))
         running.command("deploy", str(running.policy), "--state", str(SOURCE / "state.yaml"))
         for number, port in enumerate(ports[1:], start=1):

@@ -192,7 +192,7 @@ def build(stack: Stack, options: argparse.Namespace) -> int:
     server = f"http://127.0.0.1:{ports[0]}"
     privtab = [sys.executable, "-m", "privtab"]
     stack.told |= {"registry": str(registry), "server": server, "channel": CHANNEL}
-    command = [*privtab, "serve", "registry", str(registry), "--listen", str(ports[0]), "--quiet"]
+    command = [*privtab, "serve", f"registry:{registry}", "--listen", str(ports[0]), "--quiet"]
     stack.start(Part(name="registry", command=command))
     wait(stack, f"{server}/health", "the registry server")
 

@@ -280,11 +280,6 @@ def test_a_former_option_is_refused_with_what_is_written_instead(privtab: Callab
         assert (ran.code, f"`{option}` is no option any more: {now}" in ran.err) == (2, True)
 
 
-def test_options_before_what_is_served_are_not_lost(privtab: Callable[..., Any]) -> None:
-    ran = privtab("serve", "--policy", "lake.yaml", "store", "grants.db", "--policy", "lake.yaml")
-    assert (ran.code, "write --policy after `store`" in ran.err) == (2, True)
-
-
 @pytest.mark.parametrize("command", ["describe"])
 @pytest.mark.parametrize(
     "given", [("cdap/final",), ("-p", "cdap/final"), ("--policy=cdap/final",), ("--policy", "cdap/final")]

@@ -90,7 +90,7 @@ def test_privtab_alone_shows_where_to_begin(privtab: Callable[..., Any]) -> None
     assert "`privtab --help` lists all commands" in ran.out
 
 
-@pytest.mark.parametrize("words", [["replay"], ["serve", "store"], ["unused"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["replay"], ["serve"], ["unused"]], ids=" ".join)
 def test_names_of_options_are_whole_on_80_columns(
     words: list[str], privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,9 @@ def test_the_commands_of_the_compose_file_start_a_sidecar_that_decides(compose: 
 
     def on_this_machine(word: str) -> str:
         for before, after in (
-            ("/registry", str(tmp_path / "registry")) if word.removeprefix("--registry=") == "/registry" else ("", ""),
+            ("/registry", str(tmp_path / "registry"))
+            if re.sub("^(--registry=|registry:)", "", word) == "/registry"
+            else ("", ""),
             ("http://registry:8080", f"http://127.0.0.1:{ports['registry:8080']}"),
             ("--listen=0.0.0.0:8080", f"--listen=127.0.0.1:{ports['registry:8080']}"),
             ("0.0.0.0:8181", f"127.0.0.1:{ports['0.0.0.0:8181']}"),

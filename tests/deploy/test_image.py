@@ -58,4 +58,4 @@ def test_it_runs_privtab_as_nobody() -> None:
     (entrypoint,), (arguments,) = steps("ENTRYPOINT"), steps("CMD")
     assert json.loads(entrypoint) == ["privtab"]
     assert json.loads(arguments) == ["--help"]
-    assert problems(["serve", "registry", "/registry"]) == []
+    assert problems(["serve", "registry:/registry"]) == []

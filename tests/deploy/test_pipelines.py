@@ -36,7 +36,7 @@ def test_the_check_of_commands_finds_what_is_wrong() -> None:
     assert problems(["lint", "--formt", "json"]) == ["`lint` has no option `--formt`"]
     assert problems(["lint", "--format", "xml"]) == ["`--format` of `lint` does not take `xml`"]
     assert problems(["lnt"]) == ["no command `lnt`"]
-    assert problems(["serve", "registry", "/registry", "--prt=1"]) == ["`registry` has no option `--prt`"]
+    assert problems(["serve", "registry:/registry", "--prt=1"]) == ["`serve` has no option `--prt`"]
 
 
 def test_both_pipelines_run_this_script() -> None:

@@ -233,7 +233,7 @@ class Cluster:
             option, equals, value = word.rpartition("=")
             key = option.removeprefix("--").replace("-", "_")
             value = changed.get(key, f"{self.folder}{value}" if value.startswith("/") else value)
-            found.append(f"{option}{equals}{value}")
+            found.append(f"{option}{equals}{value}".replace("registry:/registry", f"registry:{self.folder}/registry"))
         return found
 
     def put_policy(self) -> None:

@@ -92,7 +92,7 @@ class SidecarFleet:
             self.end(name, kill=True)
 
     def serve(self) -> None:
-        command = [sys.executable, "-m", "privtab", "serve", "registry", self.registry, "--listen", str(self.port)]
+        command = [sys.executable, "-m", "privtab", "serve", f"registry:{self.registry}", "--listen", str(self.port)]
         self._start("server", [*command, "--quiet", *self.extra])
         self.wait(lambda: answers(f"{self.server}/health"))
 

@@ -1,4 +1,4 @@
-"""A real `privtab serve store` process over a store, with a token for each user."""
+"""A real `privtab serve` process over a store, with a token for each user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def write_tokens(path: Path, users: Sequence[str], scopes: str = "") -> Path:
 
 
 def serve_store(folder: Path, arguments: Sequence[str | Path]) -> Server:
-    return start(["--quiet", *arguments], folder, ("serve", "store"))
+    """Serve the store that comes first."""
+    return start([f"store:{arguments[0]}", "--quiet", *arguments[1:]], folder)
 
 
 def ask(

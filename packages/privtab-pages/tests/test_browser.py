@@ -388,7 +388,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Itera
     registry = Registry.open(str(folder / "registry"))
     stored = registry.put((folder / "log" / "policy.tar.gz").read_bytes())
     registry.release("dev", "shop", policy=stored.id, why="a < b " + "n" * 300)
-    server = start([registry.url], folder, ("serve", "registry"))
+    server = start([f"registry:{registry.url}"], folder)
     files = (folder / "shop.html", folder / "certified" / "report.html", folder / "log.html")
     yield [*(file.as_uri() for file in files), server.url, f"{server.url}/history/dev/shop"]
     server.stop()

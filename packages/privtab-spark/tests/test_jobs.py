@@ -68,10 +68,10 @@ def test_decide_writes_every_row(
     assert (code, output) == (2, None)
     assert "add `--overwrite`" in err
 
-    code, output, _ = run(capsys, "decide", *common, "-o", tmp_path / "few.csv", "--keep", "denied", "--quiet")
+    code, output, _ = run(capsys, "decide", *common, "-o", tmp_path / "few.csv", "--keep", "denied")
     assert (code, output["format"], output["kind"], output["rows"]) == (0, 1, "csv", 1)
 
-    code, output, _ = run(capsys, "decide", *common, "--explain", "--quiet")
+    code, output, _ = run(capsys, "decide", *common, "--explain")
     assert (code, output["plan"]) == (0, "kernel")
     assert [step.endswith("has this version of privtab") for step in output["steps"]] == [True]
     assert output["why"].endswith("fit every executor")
@@ -321,7 +321,7 @@ def test_progress_tells_what_is_written_and_goes_on(
     parquet.write_table(pa.table({"n": [1, 2, 3]}), done / "part-0.parquet")
     assert _session.written_so_far(tmp_path) == "3 rows so far"
     monkeypatch.setattr(_session, "BEAT", 0.01)
-    progress = _session.ProgressReporter(quiet=False)
+    progress = _session.ProgressReporter()
     progress("writing it")
     progress.place = tmp_path
     deadline = time.monotonic() + 20

@@ -77,7 +77,7 @@ def test_release_and_roll_back(url: str, files: Path, capsys: pytest.CaptureFixt
 
 def test_every_command_says_the_same_of_a_release(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put: Any = document(capsys, "put", url, files / "1", "--channel", "dev", "--why", "begin")
-    [shown] = document(capsys, "status", "-r", url)["channels"]
+    [shown] = document(capsys, "status", "-r", url, "-c", "dev")["channels"]
     assert shown.pop("history") == [shown]
     assert shown == put["channel"]
     assert (shown["release"], shown["why"], shown["shards"], shown["trouble"]) == (1, "begin", None, None)
@@ -90,7 +90,7 @@ def test_several_channels_are_a_table_and_what_one_runs_is_chosen(
         answered(capsys, "put", url, files / version, "--channel", channel, "--why", f"for {channel}")
     lines = [line.split()[:3] for line in answered(capsys, "status", "-r", url).splitlines() if line]
     assert lines == [["channel", "system", "release"], ["dev", "shop", "1"], ["prod", "shop", "1"]]
-    lines = [line.split() for line in answered(capsys, "status", "-r", url, "--history", "3").splitlines()[4:]]
+    lines = [line.split() for line in answered(capsys, "status", "-r", url, "--history", "3").splitlines()]
     assert [(line[0], line[-1]) for line in lines] == [("channel", "why"), ("dev", "dev"), ("prod", "prod")]
     whole = document(capsys, "status", "-r", url, "--stored", "all")
     assert {tuple(one["channels"]) for one in whole} == {("dev",), ("prod",)}

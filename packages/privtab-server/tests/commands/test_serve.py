@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import pytest
 
 from privtab.base import FileError
+from privtab_server.commands import serve
+from privtab_server.commands._serving import StoreOptions
 from privtab_server.serving.server import is_loopback, listen
 
 TOKENS = "gateway a-token-0123456789\n"
@@ -56,6 +58,16 @@ def test_help_has_examples(privtab: Callable[..., Any]) -> None:
         (["--policy", "POLICY", "--state", "STATE", "--public-url", "https://pdp.example.com/?a"], "https://host"),
         (["--policy", "POLICY", "--state", "STATE", "--page-size", "0"], "page-size"),
         (["--opa", "no address"], "no address"),
+        (["grants.db"], "`grants.db`: write store:STORE"),
+        (["store:"], "`store:`: write store:STORE"),
+        (["store:grants.db@12", "--policy", "POLICY"], "not as it was at a moment"),
+        (["registry:registry#prod"], "by `--channel`"),
+        (["store:grants.db"], "a store has one `--policy POLICY`"),
+        (["store:grants.db", "--policy", "POLICY", "--policy", "POLICY"], "a store has one `--policy POLICY`"),
+        (["store:grants.db", "-p", "POLICY", "--channel", "a", "--channel", "b"], "one `--channel NAME` or none"),
+        (["store:grants.db", "--policy", "POLICY", "--limit", "logs=1"], "there are body, head, connections"),
+        (["registry:registry", "--policy", "POLICY"], "leave out `--policy`"),
+        (["--policy", "POLICY", "--state", "STATE", "--channel", "prod"], "`--channel` is for a store or a registry"),
     ],
 )
 def test_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, arguments: list[str], says: str) -> None:
@@ -68,20 +80,45 @@ def test_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path, argum
     assert "Traceback" not in ran.err
 
 
+def test_what_is_served_has_its_own_options(privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option about something else would be lost: whoever gives `--anonymous` or `--brief` relies on it."""
+    groups = {"decisions": serve.DecisionOptions, "store": StoreOptions, "registry": serve.RegistryOptions}
+    served = {
+        "decisions": ["-p", "cdap/final"],
+        "store": ["store:g.db", "-p", "cdap/final"],
+        "registry": ["registry:r"],
+    }
+    monkeypatch.setenv("PRIVTAB_SIGNING_KEY", "in the environment for other commands")
+    tried = 0
+    for owner, group in groups.items():
+        for annotation in get_type_hints(group, include_extras=True).values():
+            if get_origin(annotation) is not Annotated:
+                continue
+            (written,) = annotation.__metadata__
+            name = max(written.names, key=len)
+            value = [] if annotation.__origin__ is bool else ["17"]
+            for kind, words in served.items():
+                if kind != owner:
+                    ran = privtab("serve", *words, name, *value)
+                    assert (ran.code, f"`{name}` is for {serve.KINDS[owner]}" in ran.err) == (2, True), ran.err
+                    tried += 1
+    assert tried > 30
+
+
 def test_a_limit_that_a_server_does_not_have_is_refused(privtab: Callable[..., Any], tmp_path: Path) -> None:
-    for command in (["serve", "registry", tmp_path], ["explore", "cdap/final"]):
+    for command in (["serve", f"registry:{tmp_path}"], ["explore", "cdap/final"]):
         for limit in ("body=2048", " body =2048"):
             ran = privtab(*command, "--listen", "0", "--limit", limit)
             assert (ran.code, "head, connections" in ran.err) == (2, True), ran.err
     assert privtab("explore", "cdap/final", "--limit", "poll=1").code == 2
-    assert privtab("serve", "registry", tmp_path, "--limit", "forget=0.5").code == 2
+    assert privtab("serve", f"registry:{tmp_path}", "--limit", "forget=0.5").code == 2
 
 
 @pytest.mark.parametrize(
     "where", ["", "a", ":8080", "::1", "::1:8080", "[::1]", "127.0.0.1:", "0.0.0.0:65536", "[a]:1"]
 )
 def test_an_address_is_whole_or_refused(where: str, privtab: Callable[..., Any], tmp_path: Path) -> None:
-    ran = privtab("serve", "registry", tmp_path, "--insecure", "--listen", where)
+    ran = privtab("serve", f"registry:{tmp_path}", "--insecure", "--listen", where)
     assert (ran.code, "write 8080, 0.0.0.0:8080 or [::1]:8080" in ran.err) == (2, True), ran.err
 
 
@@ -162,7 +199,7 @@ def test_without_the_extra_it_says_what_to_install(policy: Path, state: Path) ->
 def test_a_registry_server_without_its_extra_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['prometheus_client'] = None\n"
-        f"from privtab.command._app import run; sys.exit(run(['serve', 'registry', {str(tmp_path)!r}]))"
+        f"from privtab.command._app import run; sys.exit(run(['serve', {f'registry:{tmp_path}'!r}]))"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 2

@@ -59,7 +59,7 @@ def fleet(tmp_path: Path) -> Iterator[SidecarFleet]:
 
 
 def status(privtab: Privtab, fleet: SidecarFleet, *more: object) -> Any:
-    return privtab("registry", "status", "-r", fleet.registry, "--server", fleet.server, *map(str, more))
+    return privtab("registry", "status", "-r", fleet.registry, "-c", "dev", "--server", fleet.server, *map(str, more))
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_a_canary_runs_what_it_should(privtab: Privtab, fleet: SidecarFleet) -> 
     new = registry.channel("other", "shop").policy
     registry.release("dev", "shop", canary=Canary(policy=new, labels={"zone": "b"}))
     fleet.wait(lambda: fleet.decides("two", "olga"))
-    ran = status(privtab, fleet, "-c", "dev", "--check")
+    ran = status(privtab, fleet, "--check")
     assert ran.code == 0, ran.out
     assert f"canary of zone=b: policy {new}" in ran.out
     assert "zone=b, canary" in ran.out

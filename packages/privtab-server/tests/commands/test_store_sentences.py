@@ -234,7 +234,7 @@ def test_a_server_is_changed_and_shown_in_the_same_way(
     assert changed("assign writer to eve").code == 0
     assert "role: writer" in changed("unassign writer from eve").out
     elsewhere = privtab("store", "show", f"{server.url}/elsewhere")
-    assert (elsewhere.code, "is it the URL of `privtab serve store`?" in elsewhere.err) == (3, True)
+    assert (elsewhere.code, "is it the URL of `privtab serve store:STORE`?" in elsewhere.err) == (3, True)
     with socket() as closed:
         closed.bind(("127.0.0.1", 0))
         nobody = privtab("store", "show", f"http://127.0.0.1:{closed.getsockname()[1]}")

@@ -73,7 +73,7 @@ def test_the_configuration_makes_a_sidecar(tmp_path: Path, monkeypatch: pytest.M
         state=registry.put(state_bundle(program, state)).id,
     )
     (block,) = [block for block in page.blocks if "opa" in block.says]
-    server = start(["registry"], tmp_path, ("serve", "registry"))
+    server = start(["registry:registry"], tmp_path)
     try:
         config = yaml.safe_load(block.text)
         config["services"]["registry"]["url"] = server.url

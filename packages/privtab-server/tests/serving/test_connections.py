@@ -39,7 +39,7 @@ def started(request: pytest.FixtureRequest, library_files: tuple[Path, Path], tm
         else:
             registry = Registry.open(str(tmp_path / "registry"))
             registry.init()
-            running.append(start([registry.url, *options], tmp_path, ("serve", "registry")))
+            running.append(start([f"registry:{registry.url}", *options], tmp_path))
         return running[-1]
 
     yield serve

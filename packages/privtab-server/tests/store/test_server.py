@@ -1,4 +1,4 @@
-"""`privtab serve store`, a real process: who may do what over HTTP, and what each error is answered with."""
+"""`privtab serve store:…`, a real process: who may do what over HTTP, and what each error is answered with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real OPA processes at `privtab serve store --channel`: changes of a store reach their decisions."""
+"""Real OPA processes at `privtab serve store:… --channel`: changes of a store reach their decisions."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(l
 
 def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     private, _ = pair().write(lake.folder)
-    arguments = ["serve", "store", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
+    arguments = ["serve", f"store:{lake.url}", "-p", str(lake.policy), "--token-file", str(lake.tokens)]
     for options in (["--signing-key", str(private)], ["--signature", "scope=live"]):
         assert run([*arguments, *options]) == 2
         assert f"`{options[0]}` is for the bundles of `--channel NAME`" in capsys.readouterr().err
@@ -309,7 +309,7 @@ def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: p
 
 
 def test_without_tokens_no_bundles_are_served(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["serve", "store", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
+    arguments = ["serve", f"store:{lake.url}", "-p", str(lake.policy), "--token-file", str(lake.tokens)]
     assert run([*arguments, "--channel", "live"]) == 2
     assert "bundles hold all rows: give `--sidecar-token-file`" in capsys.readouterr().err
     assert run([*arguments, "--sidecar-token-file", str(lake.sidecar_tokens)]) == 2

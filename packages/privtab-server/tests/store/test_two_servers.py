@@ -1,4 +1,4 @@
-"""Two `privtab serve store` processes on one PostgreSQL: writes through both, and one of them killed."""
+"""Two processes that serve a store on one PostgreSQL: writes through both, and one of them killed."""
 
 from __future__ import annotations
 

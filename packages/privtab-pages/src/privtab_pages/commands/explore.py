@@ -181,7 +181,7 @@ def _serve(world: World, settings: PageSettings, *, opens: bool) -> None:
     host, _ = settings.address()
     if not (is_loopback(host) or settings.token_file):
         raise UsageError(f"{host} can be reached from other machines: give `--token-file`")
-    tls = settings.checked_tls(tokens=settings.token_file is not None)
+    tls = settings.checked_tls(tokens=settings.token_file is not None, quiet=is_loopback(host))
     tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
     hosts = names_of(host, settings.public_url)
     url = ""

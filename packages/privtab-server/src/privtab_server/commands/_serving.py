@@ -1,4 +1,4 @@
-"""Shared by the commands that serve HTTP: TLS files, exposure to other machines, the log; `privtab serve registry` and `store`."""
+"""Shared by the commands that serve HTTP: TLS files, exposure to other machines, the log; what `privtab serve` serves of a registry and a store."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from privtab.base import UsageError, needing, parse_key_values, printable_json, printable_text
-from privtab.command import PolicyOptions, SigningOptions, deliver, option, out, print_error
+from privtab.command import SigningOptions, deliver, load_policy, option, out, print_error
 from privtab_analysis.commands._ask import AuthoriseOption
-from privtab_server.commands._registry_options import RegistryArgument, open_registry
-from privtab_server.commands._store_session import UrlArgument
+from privtab_server.commands._registry_options import open_registry
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -54,7 +53,7 @@ WHOLE = ("body", "connections")
 class ServerSettings:
     """The options that these commands have."""
 
-    LIMITS: ClassVar[tuple[str, ...]] = ("body", "head", "connections")
+    LIMITS: ClassVar[tuple[str, ...]] = Limits._fields
 
     listen: Annotated[
         str, option("--listen [ADDRESS:]PORT", "Where to listen, as 8080 or 0.0.0.0:8080; 0 picks a free port.")
@@ -70,9 +69,12 @@ class ServerSettings:
     ] = None
     limit: Annotated[
         list[str] | None,
-        option("--limit NAME=N", "body=BYTES, head=SECONDS to wait for one, connections=N of an address; repeatable."),
+        option(
+            "--limit NAME=N",
+            "body=BYTES, head=SECONDS to wait for one, connections=N of an address; of a registry: poll=SECONDS between looks "
+            "for releases, forget=SECONDS until a silent sidecar is, logs=GB beyond which logs are refused; repeatable.",
+        ),
     ] = None
-    quiet: Annotated[bool, option("--quiet -q", "Log only problems, not each request.")] = False
     format_: Annotated[
         Literal["text", "json"], option("--format", "Format of the first line: for people or for programs.")
     ] = "text"
@@ -86,18 +88,18 @@ class ServerSettings:
             raise UsageError(f"`--listen {self.listen}`: write 8080, 0.0.0.0:8080 or [::1]:8080")
         return (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
 
-    def checked_tls(self, *, tokens: bool) -> Tls | None:
+    def checked_tls(self, *, tokens: bool, quiet: bool = False) -> Tls | None:
         """The TLS files, if any. Raises UsageError, FileError.
 
         Also raises UsageError for an address that other machines reach where nothing keeps callers out; `tokens`: tokens
-        do. Warns if such connections are not encrypted. Starts the log of requests.
+        do. Warns if such connections are not encrypted. Starts the log of requests, or of problems alone if `quiet`.
         """
         from privtab_server.serving.server import is_loopback
 
         host, _ = self.address()
         self._public_url()
         self.limits()
-        log_requests(quiet=self.quiet)
+        log_requests(quiet=quiet)
         tls = self._tls()
         if is_loopback(host):
             return tls
@@ -133,9 +135,9 @@ class ServerSettings:
         """The authorities of the clients that are accepted. Raises UsageError."""
         return self._tls_files().get("client-ca")
 
-    def limits(self) -> Limits:
-        """The limits. Raises UsageError for one that is no number, or too low."""
-        given = parse_key_values(self.limit, "--limit", "NAME=N", example="body=65536", names=self.LIMITS)
+    def limits(self, names: Sequence[str] = ()) -> Limits:
+        """The limits. Raises UsageError for one that is no number, or too low, or is not of `names`, if these are given."""
+        given = parse_key_values(self.limit, "--limit", "NAME=N", example="head=5", names=names or self.LIMITS)
         for name, text in given.items():
             if not re.fullmatch(r"\d+" if name in WHOLE else r"\d+(\.\d+)?", text) or float(text) < LEAST[name]:
                 raise UsageError(f"`--limit {name}={text}`: write a number from {LEAST[name]}")
@@ -169,7 +171,8 @@ class ServerSettings:
             def ready() -> None:
                 shown, document = served()
                 if self.format_ == "json":
-                    deliver(printable_json({"url": base, **document}, sort_keys=True, separators=(",", ":")) + "\n")
+                    numbered = {"format": 1, "url": base, **document}
+                    deliver(printable_json(numbered, sort_keys=True, separators=(",", ":")) + "\n")
                 else:
                     out().print(f"{shown} at {base}; Ctrl-C ends it")
                 out().file.flush()
@@ -194,22 +197,6 @@ class PageSettings(ServerSettings):
     limit: Annotated[
         list[str] | None,
         option("--limit NAME=N", "head=SECONDS to wait for one, connections=N of an address; repeatable."),
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrySettings(ServerSettings):
-    """The options of a registry's server."""
-
-    LIMITS: ClassVar[tuple[str, ...]] = ("head", "connections", "poll", "forget", "logs")
-
-    limit: Annotated[
-        list[str] | None,
-        option(
-            "--limit NAME=N",
-            "head=SECONDS to wait for one, connections=N of an address, poll=SECONDS between looks for releases, "
-            "forget=SECONDS until a silent sidecar is, logs=GB beyond which logs are refused; repeatable.",
-        ),
     ] = None
 
 
@@ -239,43 +226,27 @@ MAX_CONNECTIONS = 50_000
 
 
 def serve_registry(
-    url: RegistryArgument,
-    channel: Annotated[
-        list[str] | None, option("--channel NAME", "Channels to serve; repeatable. Default: all.")
-    ] = None,
-    logs: Annotated[
-        Path | None, option("--logs FOLDER", "Keep uploaded decision logs here, for `privtab replay`.")
-    ] = None,
-    *,
-    settings: RegistrySettings,
+    url: str, channels: Sequence[str], logs: Path | None, settings: ServerSettings, *, quiet: bool
 ) -> None:
-    """Serve a registry's bundles to sidecars, and receive their reports, until Ctrl-C.
-
-    Requests are logged to standard error as JSON lines.
-
-    Example:
-      privtab serve registry s3://policies/registry --channel prod
-      privtab serve registry registry/ --logs logs/
-      privtab serve registry registry/ --listen 0.0.0.0:8080 --token-file tokens --tls cert=c.pem --tls key=k.pem
-    """
+    """Serve a registry's bundles to sidecars, and receive their reports, until Ctrl-C. No channels: all. `logs`: where to keep logs."""
     limits = settings.limits()
-    tls = settings.checked_tls(tokens=settings.token_file is not None)
+    tls = settings.checked_tls(tokens=settings.token_file is not None, quiet=quiet)
     from privtab_server.registry import names
     from privtab_server.registry.server.feeds import Feeds
     from privtab_server.registry.server.fleet import FleetTracker
     from privtab_server.serving.tokens import Tokens
 
-    with needing("`privtab serve registry`", "compiler", "registry"):
+    with needing("`privtab serve registry:URL`", "compiler", "registry"):
         from privtab_server.registry.server.app import Role, ServerState, application
         from privtab_server.registry.server.kept_logs import KeptLogs
-    for name in channel or ():
+    for name in channels:
         names.checked("the channel", name)
     tokens = Tokens(settings.token_file, Role, bindings=True) if settings.token_file is not None else None
     raise_file_limit()
     registry = open_registry(url)
     if not registry.settings():
         print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
-    feeds = Feeds(registry, only=channel or (), poll=limits.poll)
+    feeds = Feeds(registry, only=channels, poll=limits.poll)
     kept = None if logs is None else KeptLogs(logs, int(limits.logs * 1e9))
     state = ServerState(feeds=feeds, fleet=FleetTracker(forget=limits.forget), tokens=tokens, kept_logs=kept)
     settings.serve(tls, lambda _: application(state), lambda: _served(feeds), ending=feeds.end, at_once=MAX_CONNECTIONS)
@@ -300,7 +271,7 @@ def _served(feeds: Feeds) -> tuple[str, dict[str, object]]:
     return shown, {"registry": feeds.registry.url, "channels": channels}
 
 
-# --- `privtab serve store` ---
+# --- `privtab serve store:STORE` ---
 
 
 POLL_SECONDS = 0.2
@@ -317,12 +288,17 @@ class ServedBundles(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BundleOptions(SigningOptions):
-    """The options about bundles."""
+class StoreOptions(SigningOptions):
+    """The options about a store, and about the bundles of it."""
 
-    channel: Annotated[str | None, option("--channel NAME", "Also serve bundles to OPA sidecars, as this channel.")] = (
-        None
-    )
+    authorise: AuthoriseOption = None
+    auditor: Annotated[
+        list[str] | None, option("--auditor USER", "User who may read all rows and the journal; repeatable.")
+    ] = None
+    api: Annotated[
+        list[str] | None, option("--api NAME", "Also serve this system's paths and payloads; repeatable.")
+    ] = None
+    anonymous: Annotated[str | None, option("--anonymous USER", "User of requests without a token.")] = None
     sidecar_token_file: Annotated[
         Path | None,
         option("--sidecar-token-file FILE", "Tokens of sidecars and operators, as for a registry's server."),
@@ -335,12 +311,12 @@ class BundleOptions(SigningOptions):
         ),
     ] = None
 
-    def checked(self, *, others: bool) -> SigningKey | None:
-        """The key to sign with. `others`: whether something other than tokens keeps callers out, or nobody wants that.
+    def checked(self, channel: str | None, *, others: bool) -> SigningKey | None:
+        """The key to sign the bundles of a channel with. `others`: whether something other than tokens keeps callers out, or nobody wants that.
 
         Raises UsageError for options that need another one, FileError.
         """
-        if self.channel is None:
+        if channel is None:
             for option, value in (
                 ("--sidecar-token-file", self.sidecar_token_file),
                 ("--signing-key", self.key if self.key != os.environ.get("PRIVTAB_SIGNING_KEY") else None),
@@ -353,23 +329,25 @@ class BundleOptions(SigningOptions):
             raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls client-ca=FILE`")
         return self.signing_key()
 
-    def served(self, view: View, artifacts: PolicyArtifacts, signing: SigningKey | None) -> ServedBundles:
-        """The registry's server code over a store, whose changes are releases of one channel; nothing without a channel.
+    def served(
+        self, channel: str | None, view: View, artifacts: PolicyArtifacts, signing: SigningKey | None
+    ) -> ServedBundles:
+        """The registry's server code over a store, whose changes are releases of the channel; nothing without one.
 
         Raises UsageError.
         """
         from privtab_server.serving.server import MOST_AT_ONCE
         from privtab_server.serving.tokens import Tokens
 
-        if self.channel is None:
+        if channel is None:
             return ServedBundles(MOST_AT_ONCE)
-        with needing("`privtab serve store --channel`", "registry"):
+        with needing("`privtab serve store:STORE --channel`", "registry"):
             from privtab_server.registry.server.app import Role, ServerState, sidecar_routes, watching
             from privtab_server.registry.server.feeds import Feeds
             from privtab_server.registry.server.fleet import FleetTracker
             from privtab_server.store.server.releases import StoreReleases
         raise_file_limit()
-        feeds = Feeds(StoreReleases(view, artifacts, self.channel, signing), poll=POLL_SECONDS)
+        feeds = Feeds(StoreReleases(view, artifacts, channel, signing), poll=POLL_SECONDS)
         token_file = self.sidecar_token_file
         state = ServerState(
             feeds=feeds,
@@ -380,32 +358,10 @@ class BundleOptions(SigningOptions):
 
 
 def serve_store(
-    url: UrlArgument,
-    policy: PolicyOptions,
-    authorise: AuthoriseOption = None,
-    auditor: Annotated[
-        list[str] | None, option("--auditor USER", "User who may read all rows and the journal; repeatable.")
-    ] = None,
-    api: Annotated[
-        list[str] | None, option("--api NAME", "Also serve this system's paths and payloads; repeatable.")
-    ] = None,
-    anonymous: Annotated[str | None, option("--anonymous USER", "User of requests without a token.")] = None,
-    *,
-    bundles: BundleOptions,
-    settings: ServerSettings,
+    url: str, policy: str, channel: str | None, options: StoreOptions, settings: ServerSettings, *, quiet: bool
 ) -> None:
-    """Serve a store over HTTP until Ctrl-C: rows, changes, and AuthZEN decisions.
-
-    The name of a token is the user who makes its requests. The OpenAPI document is at /store/v1/openapi.json.
-
-    Example:
-      privtab serve store grants.db --policy lake.yaml --token-file tokens
-      privtab serve store grants.db -p lake.yaml --anonymous root --authorise owners=grant
-      privtab serve store grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
-      privtab serve store grants.db -p lake.yaml --token-file tokens \\
-              --channel live --sidecar-token-file sidecars --signing-key prod.pem
-    """
-    with needing("`privtab serve store`", "store", "serve"):
+    """Serve a store over HTTP until Ctrl-C: rows, changes, and AuthZEN decisions; to sidecars, bundles of a channel."""
+    with needing("`privtab serve store:STORE`", "store", "serve"):
         from privtab_server.authzen.app import AppSettings, application
         from privtab_server.authzen.service import Service
         from privtab_server.serving.tokens import Tokens
@@ -419,13 +375,14 @@ def serve_store(
     from privtab_server.store.guarded import GuardedStore
     from privtab_server.store.view import View
 
+    anonymous = options.anonymous
     if settings.token_file is None and anonymous is None:
         raise UsageError("changes need a user: give `--token-file` with a token for each user, or `--anonymous USER`")
-    tls = settings.checked_tls(tokens=anonymous is None)
+    tls = settings.checked_tls(tokens=anonymous is None, quiet=quiet)
     others = anonymous is not None or settings.client_ca is not None or settings.insecure
-    signing = bundles.checked(others=others)
-    program = policy.program()
-    authority = Authority(program, authorise or ())
+    signing = options.checked(channel, others=others)
+    program = load_policy(policy)
+    authority = Authority(program, options.authorise or ())
     store = Store.open(url, program)
     artifacts = policy_artifacts(program)
     view = View(store, program, artifacts.program)
@@ -435,12 +392,12 @@ def serve_store(
     signed = "" if signing is None else f", its bundles signed with {signing.id}"
     shown = f"{store.database.shown}, a store of {store.system}{signed},"
     document = {"system": store.system, "store": store.database.shown}
-    sidecars = bundles.served(view, artifacts, signing)
+    sidecars = options.served(channel, view, artifacts, signing)
     service = Service(StoreDecisionPoint(view), system=program.system)
 
     def make(base: str) -> ASGIApp:
         server = StoreServer(
-            guarded=GuardedStore(store, view, authority, auditor or (), metrics.record),
+            guarded=GuardedStore(store, view, authority, options.auditor or (), metrics.record),
             metrics=metrics,
             base=base,
             tokens=tokens,
@@ -448,7 +405,7 @@ def serve_store(
             max_body=settings.limits().body,
         )
         found = routes(server)
-        for name in api or ():
+        for name in options.api or ():
             found += app.plugin_routes(name, server)
         served = AppSettings(
             services={"": service, f"/{program.system}": service},

@@ -43,7 +43,7 @@ def run(
     *,
     fleet: FleetOptions,
     history: Annotated[
-        int | None, option("--history N", "Number of releases to show. (default: 5 of a single channel)", min=0)
+        int | None, option("--history N", "Number of releases to show. (default: 5 with `--channel`)", min=0)
     ] = None,
     stored: Annotated[
         str | None, option("--stored KIND", "Instead, stored revisions: policy, state, shard, wasm or all.")
@@ -52,7 +52,7 @@ def run(
     check: Annotated[bool, option("--check", "Exit with 1 if a sidecar does not run its channel's release.")] = False,
     format_: FormatOption = "text",
 ) -> None:
-    """Show channels: their bundles, every sidecar with its revisions, errors and last report, and the last releases.
+    """Show what channels run, one in full with `--channel`; every sidecar with its errors and last report; and the last releases.
 
     The registry knows what should run; the server, or the OPAs themselves, know what does. Either may be omitted. Exits
     with 3 if the last release cannot be read, or nothing answers.
@@ -94,6 +94,8 @@ def run(
 class ChannelSnapshot:
     """One reading of a channel and its fleet."""
 
+    chosen: bool
+    """Whether a channel was named, which is told in full."""
     channels: list[Channel]
     histories: list[list[Channel]]
     """The last releases of each of the channels."""
@@ -127,7 +129,7 @@ def _take_snapshot(
         if not channels and (channel is not None or system is not None or not registry.settings()):
             raise RegistryError(no_channel(registry, "/".join(filter(None, (channel or "*", system)))))
     if history is None:
-        history = 5 if len(channels) == 1 else 0
+        history = 0 if channel is None else 5
     histories = [
         registry.history(current.channel, current.system, history) if history and registry is not None else []
         for current in channels
@@ -139,7 +141,9 @@ def _take_snapshot(
         )
         fleet = replace(fleet, sidecars=concerned)
     signed = registry.requires_signatures() if registry is not None else fleet is not None and fleet.signed
-    return ChannelSnapshot(channels, histories, fleet, _sidecar_statuses(channels, fleet, signed=signed))
+    return ChannelSnapshot(
+        channel is not None, channels, histories, fleet, _sidecar_statuses(channels, fleet, signed=signed)
+    )
 
 
 def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: bool) -> list[SidecarStatus]:
@@ -212,10 +216,12 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
 def _render(snapshot: ChannelSnapshot) -> RenderableType:
 
     parts: list[RenderableType] = []
-    if len(snapshot.channels) == 1:
-        parts += _channel(snapshot.channels[0])
+    releases = [release for history in snapshot.histories for release in history]
+    if snapshot.chosen:
+        for channel in snapshot.channels:
+            parts += _channel(channel)
     elif snapshot.channels or snapshot.fleet is None:
-        parts.append(channels_table(snapshot.channels))
+        parts.append(channels_table(releases or snapshot.channels))
     if snapshot.fleet is not None:
         if snapshot.fleet.problem:
             remark = "; this was heard before" if snapshot.statuses else ""
@@ -227,8 +233,8 @@ def _render(snapshot: ChannelSnapshot) -> RenderableType:
         parts += [Text(text, style="red") for text in snapshot.fleet.refused[-MAX_REFUSED:]]
         if decision_counts := _counts_by_policy(snapshot):
             parts += [Text(), _decisions(decision_counts)]
-    if entries := [entry for history in snapshot.histories for entry in history]:
-        parts += [Text(), channels_table(entries)]
+    if snapshot.chosen and releases:
+        parts += [Text(), channels_table(releases)]
     return Group(*parts)
 
 

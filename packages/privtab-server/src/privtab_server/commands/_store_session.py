@@ -92,7 +92,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The effect of a change, done or proposed: its rows, and the JSON of `state diff`, or why that is not known."""
+    """The effect of a change, done or proposed: its rows, and the JSON of `diff --state`, or why that is not known."""
 
     number: int
     changes: Sequence[Change]
@@ -326,7 +326,7 @@ class _Remote:
             content = answer.json()
         except SendError:
             raise StoreError(
-                f"{self._url} answered {answer.status} without JSON: is it the URL of `privtab serve store`?"
+                f"{self._url} answered {answer.status} without JSON: is it the URL of `privtab serve store:STORE`?"
             ) from None
         error = content.get("error") if isinstance(content, dict) else {}
         if answer.status == 200 and error is None:

@@ -307,7 +307,7 @@ _LINK = re.compile(rb"""href\s*=\s*["']([^"'?#]{1,1000})["']""", re.IGNORECASE)
 
 
 class HttpStore(Store):
-    """A registry behind a static server or `privtab serve registry`, read only. It is not trusted: all that it sends is bounded.
+    """A registry behind a static server or `privtab serve registry:URL`, read only. It is not trusted: all that it sends is bounded.
 
     `token`: a bearer token; `verify`: False or a file of CA certificates. Folders need a server that lists them.
     """

@@ -35,7 +35,7 @@ def serving(tmp_path: Path, registry: Registry) -> Iterator[Serving]:
     started: list[Server] = []
 
     def serve(*arguments: str | Path, url: str = "") -> Server:
-        server = start([url or registry.url, *arguments], tmp_path, ("serve", "registry"))
+        server = start([f"registry:{url or registry.url}", *arguments], tmp_path)
         started.append(server)
         return server
 

@@ -73,17 +73,13 @@ class JobSession:
         Option("a setting of Spark, as spark.master, spark.remote, spark.jars.packages; may repeat", "KEY=VALUE"),
     ] = ()
     format: Annotated[Literal["text", "json"], Option("output format: for people or for programs")] = "text"
-    quiet: Annotated[bool, Option("do not report progress")] = False
-    progress: ProgressReporter = field(init=False)
+    progress: ProgressReporter = field(init=False, default_factory=ProgressReporter)
     _open: ExitStack = field(init=False, default_factory=ExitStack)
-
-    def __post_init__(self) -> None:
-        self.progress = ProgressReporter(quiet=self.quiet)
 
     def start(self, job: str) -> SparkSession:
         """Start Spark; `run` stops it."""
         self.progress("starting Spark")
-        spark = self._open.enter_context(session(job, conf=self.conf, bars=sys.stderr.isatty() and not self.quiet))
+        spark = self._open.enter_context(session(job, conf=self.conf, bars=sys.stderr.isatty()))
         self.progress.watch(spark)
         return spark
 

@@ -163,7 +163,6 @@ LOG = logging.getLogger("privtab.spark")
 class ProgressReporter:
     """Prints phases on standard error, with heartbeats while a phase lasts."""
 
-    quiet: bool
     detail: str = ""
     """A description of the progress within the phase, if known."""
     place: Path | None = None
@@ -176,8 +175,6 @@ class ProgressReporter:
         """Begin a new phase."""
         self.end()
         self.detail = ""
-        if self.quiet:
-            return
         sys.stderr.write(f"{self._clock()}  {phase}\n")
         sys.stderr.flush()
         self._stop.clear()
@@ -205,7 +202,7 @@ class ProgressReporter:
             ready, all_ = sum(s.num_completed_tasks for s in found), sum(s.num_tasks for s in found)
             self.detail = f"{ready:,} of {all_:,} tasks" if all_ else ""
 
-        if not self.quiet and "connect" in type(spark).__module__:
+        if "connect" in type(spark).__module__:
             spark.registerProgressHandler(show_tasks)  # type: ignore[arg-type]  # a function is accepted, too
 
     @contextmanager

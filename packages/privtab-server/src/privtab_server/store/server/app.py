@@ -377,7 +377,7 @@ def page(guarded: GuardedStore, user: str) -> str:
 
 def _check_auditor(guarded: GuardedStore, user: str) -> None:
     if user not in guarded.auditors:
-        raise HttpError(403, f"user:{user} is no auditor: `privtab serve store --auditor` names them")
+        raise HttpError(403, f"user:{user} is no auditor: `privtab serve store:STORE --auditor` names them")
 
 
 def plugin_routes(name: str, server: StoreServer) -> list[Route]:
