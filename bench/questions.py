@@ -24,11 +24,11 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "what-can": ("what-can", "USER", "table:TABLE"),
     "what-can, everything": ("what-can", "USER"),
     "who-can": ("who-can", "load", "table:TABLE"),
-    "state diff, rows alone": ("state", "diff", "STATE", "STATE-changed"),
-    "state diff, a row of each table": ("state", "diff", "STATE", "STATE-changed"),
-    "state diff, 1 grant": ("state", "diff", "STATE", "STATE-1"),
-    "state diff, 10 grants": ("state", "diff", "STATE", "STATE-10"),
-    "state diff, 100 grants and 50 assignments": ("state", "diff", "STATE", "STATE-100"),
+    "state diff, rows alone": ("diff", "-s", "STATE", "-s", "STATE-changed"),
+    "state diff, a row of each table": ("diff", "-s", "STATE", "-s", "STATE-changed"),
+    "state diff, 1 grant": ("diff", "-s", "STATE", "-s", "STATE-1"),
+    "state diff, 10 grants": ("diff", "-s", "STATE", "-s", "STATE-10"),
+    "state diff, 100 grants and 50 assignments": ("diff", "-s", "STATE", "-s", "STATE-100"),
     "state pack": ("state", "pack", "STATE", "-o", "state.tar.gz"),
 }
 WITHOUT_POLICY = "state diff, rows alone"

@@ -7,9 +7,9 @@ from typing import Any
 
 from privtab.command._app import command
 
-MOST_COMMANDS = 48
+MOST_COMMANDS = 47
 """Commands that help shows; to be 45."""
-MOST_OPTIONS = 418
+MOST_OPTIONS = 416
 """Options of these commands; to be 400 with the settings."""
 
 

@@ -77,7 +77,7 @@ def test_the_core_answers_alone(installed: bool, folder: Path, environment: Call
     out("init", "shop")
     for words in (
         ("explain", "ann", "read", "tab:a/b", "-p", "lake.yaml", "-s", "state.yaml"),
-        ("state", "diff", "state.yaml", "state.yaml", "-p", "lake.yaml"),
+        ("diff", "-s", "state.yaml", "-s", "state.yaml", "-p", "lake.yaml"),
         ("state", "validate", "store:grants.db", "-p", "lake.yaml"),
         ("compile", "lake.yaml", "--door", "trino", "-o", "out"),
     ):

@@ -212,7 +212,7 @@ def needs_things(line: str) -> bool:
 
 
 HERE = sorted({(name, line) for name, line in examples() if runs_here(name, line)})
-DEMAND = re.compile(r"--fail-on|HEAD|--against|--all|--check|--min-|--probe|routes | lint |state diff|unused|replay")
+DEMAND = re.compile(r"--fail-on|HEAD|--against|--all|--check|--min-|--probe|routes | lint |diff .*-s|unused|replay")
 """These exit with 1 where they find what they are asked for."""
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PANEL = "Grant"
 
-app = Commands(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
+app = Commands(help="Validate, import, pack and push states: who holds what.", no_args_is_help=True)
 
 StateArgument = Annotated[Path, argument("STATE", STATE_HELP)]
 

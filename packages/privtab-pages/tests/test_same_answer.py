@@ -269,7 +269,7 @@ def test_a_list_on_a_page_is_that_of_the_command(privtab: Privtab, tmp_path: Pat
 
 
 def gained_and_lost(out: str) -> list[tuple[str, ...]]:
-    """The lines of `state diff`: change, subjects, operations, entities."""
+    """The lines of `diff --state`: change, subjects, operations, entities."""
     found: list[tuple[str, ...]] = []
     change = subject = ""
     for line in out.splitlines():
@@ -312,11 +312,11 @@ def test_what_changes_on_a_page_is_what_the_command_says(privtab: Privtab, tmp_p
     without = [word for sentence, _ in removed for word in ("--without", sentence)]
     compared = 0
     for name, pairs, asked_for in (
-        ("compare", [("state", "other")], [tmp_path / "other.json", tmp_path / "state.json"]),
-        ("what-if", [("remove", text) for _, text in removed], [tmp_path / "state.json", *without]),
+        ("compare", [("state", "other")], ["-s", tmp_path / "other.json", "-s", tmp_path / "state.json"]),
+        ("what-if", [("remove", text) for _, text in removed], ["-s", tmp_path / "state.json", *without]),
     ):
         shown = answer(world, name, pairs)
-        ran = privtab("state", "diff", *asked_for, *options)
+        ran = privtab("diff", *asked_for, *options)
         assert shown is not None
         assert (shown.status, ran.code) == (200, 0), ran.err
         totals = [plain_text(chip) for chip in re.findall(r'<li class="chip [^>]*>([^<]*)', shown.text)]

@@ -1,4 +1,4 @@
-"""`privtab state diff`: rows, and what users gain and lose by them."""
+"""`privtab diff --state`: rows, and what users gain and lose by them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ owners:
   - {entity: "item:s/a/y", owner: "user:cleo"}
 """
 DENIAL = "READ denied to user:ben at item:s/a/x"
+TWO = ("-s", "{state}", "-s", "{state}")
 GRANT = "WRITE granted to role:clerk at shelf:s/a"
 
 
@@ -34,7 +35,7 @@ def new(tmp_path: Path) -> Path:
 
 
 def test_rows_without_a_policy(privtab: Privtab, state: Path, new: Path) -> None:
-    ran = privtab("state", "diff", state, new)
+    ran = privtab("diff", "-s", state, "-s", new)
     assert ran.code == 0, ran.err
     assert ran.out.splitlines()[1] == "2 rows changed: 1 added, 1 removed"
     assert [line.split("  ")[0] for line in ran.out.splitlines()[3:]] == [f"- {DENIAL}", f"+ {GRANT}"]
@@ -43,7 +44,7 @@ def test_rows_without_a_policy(privtab: Privtab, state: Path, new: Path) -> None
 
 
 def test_gained_operations_and_the_rows_behind_them(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
-    ran = privtab("state", "diff", state, new, "-p", policy, "--format", "json")
+    ran = privtab("diff", "-s", state, "-s", new, "-p", policy, "--format", "json")
     assert ran.code == 0, ran.err
     document = json.loads(ran.out)
     texts = [row["text"] for row in document["rows"]]
@@ -63,14 +64,14 @@ def test_gained_operations_and_the_rows_behind_them(privtab: Privtab, policy: Pa
 def test_fail_on_sets_the_exit_code(
     privtab: Privtab, policy: Path, state: Path, new: Path, words: str, code: int
 ) -> None:
-    assert privtab("state", "diff", state, new, "-p", policy, "--fail-on", words).code == code
-    assert privtab("state", "diff", state, state, "-p", policy, "--fail-on", words).code == 0
+    assert privtab("diff", "-s", state, "-s", new, "-p", policy, "--fail-on", words).code == code
+    assert privtab("diff", "-s", state, "-s", state, "-p", policy, "--fail-on", words).code == 0
 
 
 def test_only_sensitive_operations_are_wider(privtab: Privtab, policy: Path, state: Path, tmp_path: Path) -> None:
     less = tmp_path / "less.yaml"
     less.write_text(state.read_text(encoding="utf-8").replace("effect: deny", "effect: allow"), encoding="utf-8")
-    arguments = ("state", "diff", state, less, "-p", policy, "--fail-on", "wider")
+    arguments = ("diff", "-s", state, "-s", less, "-p", policy, "--fail-on", "wider")
     assert privtab(*arguments).code == 0
     declared = policy.read_text(encoding="utf-8")
     sensitive = declared.replace(" READ (item) or owner (shelf, item)", " {requires: READ (item), sensitive: true}")
@@ -82,7 +83,7 @@ def test_only_sensitive_operations_are_wider(privtab: Privtab, policy: Path, sta
 
 @pytest.mark.parametrize("row", [GRANT, f"+ {GRANT}", "{new}:4"])
 def test_without_one_row(privtab: Privtab, policy: Path, new: Path, row: str) -> None:
-    ran = privtab("state", "diff", new, "--without", row.format(new=new), "-p", policy, "--fail-on", "lost")
+    ran = privtab("diff", "-s", new, "--without", row.format(new=new), "-p", policy, "--fail-on", "lost")
     assert ran.code == 1, ran.err
     assert "1 row changed: 1 removed" in ran.out
     assert "gained: nothing" in ran.out
@@ -94,7 +95,7 @@ def test_the_sentence_is_the_one_of_explain(privtab: Privtab, policy: Path, stat
     steps = [step["text"] for step in _steps(json.loads(ran.out))]
     assert len(steps) > 1
     for text in steps:
-        assert privtab("state", "diff", state, "--without", text).code == 0, text
+        assert privtab("diff", "-s", state, "--without", text).code == 0, text
 
 
 def _steps(value: Any) -> list[dict[str, Any]]:
@@ -107,30 +108,39 @@ def _steps(value: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{state}"], "give a second state, or `--without ROW`"),
-        (["{state}", "{state}", "--without", DENIAL], "give a second state, or `--without ROW`"),
-        (["{state}", "{state}", "--fail-on", "wider"], "`--fail-on wider` needs `--policy POLICY`"),
-        (["{state}", "{state}", "--fail-on", "narrow"], "`--fail-on narrow`: there are wider, gained, lost and any"),
-        (["{state}", "{state}", "--at", "2026-03-03T12:00Z"], "`--at` needs `--policy POLICY`"),
-        (["{state}", "--without", "ben hold role:clerk"], "did you mean `ben holds role:clerk`?"),
-        (["{state}", "--without", "{state}:99"], "a row is named as `explain` prints it, or as FILE:LINE"),
+        (["-s", "{state}"], "give two states, `-s OLD -s NEW`, or one with `--without ROW`"),
+        ([*TWO, "-s", "{state}"], "give two states, `-s OLD -s NEW`, or one"),
+        ([*TWO, "--without", DENIAL], "give two states, `-s OLD -s NEW`, or one"),
+        ([*TWO, "--fail-on", "wider"], "`--fail-on wider` needs a policy"),
+        ([*TWO, "--fail-on", "narrow"], "`--fail-on narrow`: there are wider, gained, lost and any"),
+        ([*TWO, "--at", "2026-03-03T12:00Z"], "`--at` needs a policy"),
+        (["-s", "{state}", "--without", "ben hold role:clerk"], "did you mean `ben holds role:clerk`?"),
+        (["-s", "{state}", "--without", "{state}:99"], "a row is named as `explain` prints it, or as FILE:LINE"),
+        (["cdap/final", "cdap/revised", *TWO], "leave out a second policy, or `--state`"),
+        ([*TWO, "--all"], "leave out `--all`"),
+        ([*TWO, "--rename", "A=B"], "leave out `--rename`"),
+        ([*TWO, "--waivers", "{state}"], "leave out `--waivers`"),
+        ([*TWO, "--format", "sarif"], "leave out `--format sarif`"),
+        (["cdap/final", "cdap/revised", "--limit", "3"], "are about states: give `--state`"),
+        (["cdap/final", "cdap/revised", "--allow-partial"], "are about states: give `--state`"),
+        (["cdap/final", "--without", DENIAL], "are about states: give `--state`"),
     ],
 )
 def test_bad_usage(privtab: Privtab, state: Path, arguments: list[str], message: str) -> None:
-    ran = privtab("state", "diff", *(text.format(state=state) for text in arguments))
+    ran = privtab("diff", *(text.format(state=state) for text in arguments))
     assert ran.code == 2
     assert message in ran.err
 
 
 def test_markdown(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
-    ran = privtab("state", "diff", state, new, "-p", policy, "--format", "markdown")
+    ran = privtab("diff", "-s", state, "-s", new, "-p", policy, "--format", "markdown")
     assert f"| added | `{GRANT}` |" in ran.out
     assert "| **gained** | ben |" in ran.out
 
 
 def test_a_limit_says_what_it_leaves_out(privtab: Privtab, policy: Path, state: Path, new: Path) -> None:
-    whole = privtab("state", "diff", state, new, "-p", policy, "--limit", "0").out
-    short = privtab("state", "diff", state, new, "-p", policy, "--limit", "1").out
+    whole = privtab("diff", "-s", state, "-s", new, "-p", policy, "--limit", "0").out
+    short = privtab("diff", "-s", state, "-s", new, "-p", policy, "--limit", "1").out
     assert "`--limit 0` lists them" not in whole
     assert "… and 1 more rows" in short
     assert whole.count("\n      ") == 1 + int(short.split("… and ")[2].split()[0])
@@ -141,22 +151,22 @@ def test_bundles_and_releases_are_compared_as_bundles_hold_them(
 ) -> None:
     bundle = tmp_path / "state.tar.gz"
     assert privtab("state", "pack", state, "-p", policy, "-o", bundle).code == 0
-    ran = privtab("state", "diff", bundle, state, "-p", policy, "--fail-on", "any")
+    ran = privtab("diff", "-s", bundle, "-s", state, "-p", policy, "--fail-on", "any")
     assert ran.code == 0, ran.out
     registry = Registry.open(str(tmp_path / "registry"))
     stored = registry.put(bundle.read_bytes())
     registry.release("prod", "shop", state=stored.id)
-    expected = privtab("state", "diff", bundle, new, "-p", policy, "--format", "json").out
+    expected = privtab("diff", "-s", bundle, "-s", new, "-p", policy, "--format", "json").out
     for place in ("prod", "prod@1", f"prod@{stored.id}", f"prod/shop@{stored.id}"):
-        text = privtab("state", "diff", f"registry:{registry.url}#{place}", new, "-p", policy, "--format", "json")
+        text = privtab("diff", "-s", f"registry:{registry.url}#{place}", "-s", new, "-p", policy, "--format", "json")
         assert text.code == 0, text.err
         assert json.loads(text.out)["access"] == json.loads(expected)["access"]
-    ran = privtab("state", "diff", bundle, new)
+    ran = privtab("diff", "-s", bundle, "-s", new)
     assert ran.code == 2
-    assert "give `--policy` to compare it with a file" in ran.err
+    assert "give a policy to compare it with a file" in ran.err
     other = tmp_path / "new.tar.gz"
     assert privtab("state", "pack", new, "-p", policy, "-o", other).code == 0
-    assert "changed" in privtab("state", "diff", bundle, other).out
+    assert "changed" in privtab("diff", "-s", bundle, "-s", other).out
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -172,7 +182,7 @@ def test_rows_that_hold_for_a_time(privtab: Privtab, policy: Path, tmp_path: Pat
         assert privtab("state", "pack", paths[0], "-p", policy, "-o", old).code == 0
         paths[0] = old
     document = [
-        json.loads(privtab("state", "diff", *paths, "-p", policy, "--at", at, "--format", "json").out)
+        json.loads(privtab("diff", "-s", paths[0], "-s", paths[1], "-p", policy, "--at", at, "--format", "json").out)
         for at in ("2029-06-01T00:00Z", "2030-06-01T00:00Z", "2031-06-01T00:00Z")
     ]
     for difference in document:
@@ -189,7 +199,7 @@ def test_rows_that_hold_for_a_time(privtab: Privtab, policy: Path, tmp_path: Pat
 def test_one_row_of_a_bundle(privtab: Privtab, policy: Path, state: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "state.tar.gz"
     assert privtab("state", "pack", state, "-p", policy, "-o", bundle).code == 0
-    ran = privtab("state", "diff", bundle, "--without", "ben holds role:clerk", "-p", policy, "--fail-on", "lost")
+    ran = privtab("diff", "-s", bundle, "--without", "ben holds role:clerk", "-p", policy, "--fail-on", "lost")
     assert ran.code == 1, ran.err
     assert "lost by\n  - ben holds role:clerk" in ran.out
 
@@ -206,28 +216,29 @@ def test_imports_are_states_wherever_a_state_is_named(
         mask = {"id": 2, "isEnabled": True, "policyType": 1, "resources": resources}
         policies = [{"id": 1, "isEnabled": True, "resources": resources, "policyItems": items}, mask]
         Path(f"{name}.json").write_text(json.dumps({"policies": policies}), encoding="utf-8")
-    ran = privtab("state", "diff", "import:ranger:old.json", "import:ranger:new.json", "-p", "lake.yaml")
+    ran = privtab("diff", "-s", "import:ranger:old.json", "-s", "import:ranger:new.json", "-p", "lake.yaml")
     assert (ran.code, "data-mask: policy 2" in ran.err) == (1, True)
     sides = ("import:ranger?accept=data-mask:old.json", "import:ranger?accept=data-mask:new.json")
-    ran = privtab("state", "diff", *sides, "-p", "lake.yaml", "--fail-on", "lost")
+    both = ("-s", sides[0], "-s", sides[1])
+    ran = privtab("diff", *both, "-p", "lake.yaml", "--fail-on", "lost")
     assert ran.code == 1
     assert "lost by\n  - SELECT granted to user:ann at table:s/t" in ran.out
     assert ran.err.count("1 thing of import:ranger") == 2
     assert "read" in privtab("what-can", "ann", "-p", "lake.yaml", "-s", sides[0]).out
     assert privtab("state", "pack", sides[0], "-p", "lake.yaml", "-o", "state.tar.gz").code == 0
-    assert privtab("state", "diff", "state.tar.gz", sides[0], "-p", "lake.yaml", "--fail-on", "any").code == 0
-    ran = privtab("state", "diff", *sides)
+    assert privtab("diff", "-s", "state.tar.gz", "-s", sides[0], "-p", "lake.yaml", "--fail-on", "any").code == 0
+    ran = privtab("diff", *both)
     assert (ran.code, "give `--policy`" in ran.err) == (2, True)
-    ran = privtab("state", "diff", "import:ranger", sides[1], "-p", "lake.yaml")
+    ran = privtab("diff", "-s", "import:ranger", "-s", sides[1], "-p", "lake.yaml")
     assert (ran.code, "write import:DOCUMENT:SOURCE" in ran.err) == (2, True)
-    ran = privtab("state", "diff", "import:gravitino:old.json", sides[1], "-p", "lake.yaml")
+    ran = privtab("diff", "-s", "import:gravitino:old.json", "-s", sides[1], "-p", "lake.yaml")
     assert (ran.code, "needs `metalake`" in ran.err) == (2, True)
 
 
 def test_wrong_rows_are_reported(privtab: Privtab, policy: Path, state: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(state.read_text(encoding="utf-8").replace("effect: deny", "effect: forbid"), encoding="utf-8")
-    ran = privtab("state", "diff", state, wrong, "-p", policy)
+    ran = privtab("diff", "-s", state, "-s", wrong, "-p", policy)
     assert ran.code == 1
     assert "may carry a denial" in ran.err
-    assert privtab("state", "diff", state, wrong, "-p", policy, "--allow-partial").code == 0
+    assert privtab("diff", "-s", state, "-s", wrong, "-p", policy, "--allow-partial").code == 0

@@ -250,7 +250,7 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
         text = row_sentence(table, cells)
         return RowUse(
             table=table,
-            # As `state diff --without` and a file of rows to keep name it.
+            # As `diff --without` and a file of rows to keep name it.
             text=text if window == Window() else f"{text}, {window.describe()}",
             place=observed.places.of(table, number),
             use=Use.UNUSED if row is None else found.of(row),

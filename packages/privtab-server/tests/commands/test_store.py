@@ -124,13 +124,13 @@ def test_every_question_takes_a_store_at_any_moment(lake: Path, capsys: pytest.C
     assert "eve" in readers(f"store:{lake}/grants.db@3")
     assert "eve" not in readers("store:grants.db@2")
     assert "eve" not in readers(f"store:grants.db@{at}")
-    assert run(["state", "diff", "store:grants.db@2", "store:grants.db", "-p", "lake.yaml"]) == 0
+    assert run(["diff", "-s", "store:grants.db@2", "-s", "store:grants.db", "-p", "lake.yaml"]) == 0
     assert "user:eve" in capsys.readouterr().out
-    assert run(["state", "diff", "store:grants.db@2", "store:grants.db"]) == 0
+    assert run(["diff", "-s", "store:grants.db@2", "-s", "store:grants.db"]) == 0
     assert "1 row changed: 1 added" in capsys.readouterr().out
     assert run(["store", "show", "grants.db", "--at", "2", "--format", "json"]) == 0
     (lake / "then.json").write_text(capsys.readouterr().out, encoding="utf-8")
-    assert run(["state", "diff", "then.json", "store:grants.db@2", "-p", "lake.yaml"]) == 0
+    assert run(["diff", "-s", "then.json", "-s", "store:grants.db@2", "-p", "lake.yaml"]) == 0
     assert "no row changed" in capsys.readouterr().out
 
 
@@ -182,7 +182,7 @@ def test_a_store_is_loaded_from_any_state_and_verified(lake: Path, capsys: pytes
     assert run(["store", "create", "other.db", "-p", "lake.yaml", "--state", "store:grants.db", "--actor", "ann"]) == 0
     assert run(["store", "show", "other.db", "--verify"]) == 0
     assert "2 changes, the last with hash " in capsys.readouterr().out
-    assert run(["state", "diff", "store:grants.db", "store:other.db", "-p", "lake.yaml"]) == 0
+    assert run(["diff", "-s", "store:grants.db", "-s", "store:other.db", "-p", "lake.yaml"]) == 0
     assert "no row changed" in capsys.readouterr().out
     with closing(sqlite3.connect("other.db")) as connection, connection:
         connection.execute("update journal set actor = 'bob' where actor = 'ann'")

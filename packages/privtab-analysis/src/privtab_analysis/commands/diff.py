@@ -1,12 +1,13 @@
-"""`privtab diff`: compare policies by meaning."""
+"""`privtab diff`: compare policies by meaning, or states."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import FindingKind, Severity, no_collection, parse_key_values
-from privtab.command import argument, deliver, err, fail_if, option, out, show_findings
+from privtab.base import FindingKind, Severity, UsageError, dataclass, no_collection, parse_key_values
+from privtab.command import AtOption, PartialOption, argument, deliver, err, fail_if, option, out, show_findings
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
@@ -24,19 +25,53 @@ FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
 DiffFormat = Literal["pretty", "text", "json", "markdown", "sarif"]
 """Output format of a comparison."""
 
+MOST_LINES = 60
+"""Default maximum of lines shown of a comparison of states."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDiffOptions:
+    """Options for comparing states."""
+
+    states: Annotated[
+        list[Path] | None,
+        option("--state -s STATE", "Compare this state with another one, which comes second: `-s OLD -s NEW`."),
+    ] = None
+    without: Annotated[
+        list[str] | None,
+        option(
+            "--without ROW", "Compare the state with itself without this row, as a sentence or FILE:LINE; repeatable."
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        option(
+            "--limit N",
+            f"Lines, or names in a JSON list, of states; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
+            min=0,
+        ),
+    ] = None
+    at: AtOption = None
+    allow_partial: PartialOption = False
+
 
 def run(
     before: Annotated[
         str | None,
         argument(
             "A",
-            "A policy by name or path, a bundle, registry:URL#CHANNEL, or REVISION:path as in git.",
+            "A policy by name or path, a bundle, registry:URL#CHANNEL, or REVISION:path as in git; or `--policy`.",
             kind="POLICY",
+            also="--policy -p",
         ),
     ] = None,
     after: Annotated[str | None, argument("B", "The policy to compare with, in the same forms.", kind="POLICY")] = None,
     fail_on: Annotated[
-        list[str] | None, option("--fail-on VERDICT", f"Exit with 1 if an operation is {', '.join(FAILING)}; or `any`.")
+        list[str] | None,
+        option(
+            "--fail-on VERDICT",
+            f"Exit with 1 if an operation is {', '.join(FAILING)}; or `any`; of states, if wider, gained, lost or any.",
+        ),
     ] = None,
     waivers: WaiversOption = None,
     rename: Annotated[
@@ -44,13 +79,16 @@ def run(
         option("--rename OLD=NEW", "New name of a type, privilege or TYPE/OPERATION; repeatable."),
     ] = None,
     everything: Annotated[bool, option("--all", "Show every change.")] = False,
+    *,
+    states: StateDiffOptions,
     format_: Annotated[DiffFormat, option("--format", "Output format.")] = "pretty",
 ) -> None:
-    """Compare two policies: for each operation, whether more callers may do it now, fewer, or others.
+    """Compare two policies: for each operation, whether more callers may do it now, fewer, or others. Or two states.
 
     The comparison is exact over every request and state; each difference comes with the smallest state that shows it. A
     single policy is compared with its version at HEAD in git; a single revision compares every policy that `privtab lint`
-    checks.
+    checks. With `--state`, two states are compared: which rows differ, and by policy A who gains and loses which operations
+    (`--fail-on wider`: a sensitive one gained; `gained`, `lost`, or any row).
 
     Example:
       privtab diff cdap/revised cdap/final
@@ -61,7 +99,19 @@ def run(
       privtab diff old.yaml new.yaml --rename item/read=item/peek
       privtab diff old.yaml new.yaml --format markdown
       privtab diff registry:registry#prod lake.yaml
+      privtab diff -s yesterday/ -s today/
+      privtab diff lake.yaml -s yesterday/ -s today/ --fail-on wider
+      privtab diff lake.yaml -s registry:registry#prod -s state.yaml --format markdown
+      privtab diff gravitino/1.1.0 -s sample:gravitino --without "alice is in group:analysts"
     """
+    if states.states is not None:
+        _check_about_states(after, waivers, rename, everything=everything, format_=format_)
+        from privtab_analysis.commands._state_diff import compare_states
+
+        compare_states(before, states, fail_on, format_)
+        return
+    if states != StateDiffOptions():
+        raise UsageError("`--without`, `--limit`, `--at` and `--allow-partial` are about states: give `--state`")
     from privtab_analysis.commands._diff import programs, sides
     from privtab_analysis.diff import diff as compare
     from privtab_analysis.diff.nodes import Verdict
@@ -82,6 +132,14 @@ def run(
     _print(marked, format_, verdicts, (*waiver_file_findings, *waiver_findings), everything=everything)
     has_errors = any(finding.severity == "error" for finding in waiver_file_findings)
     fail_if(has_errors or any(failing(diff, verdicts) for diff in marked))
+
+
+def _check_about_states(after: str | None, waivers: object, rename: object, *, everything: bool, format_: str) -> None:
+    """Raise UsageError for what a comparison of states does not take."""
+    given = {"a second policy": after, "`--waivers`": waivers, "`--rename`": rename, "`--all`": everything}
+    for what, value in (given | {"`--format sarif`": format_ == "sarif"}).items():
+        if value:
+            raise UsageError(f"states are compared by one policy or none: leave out {what}, or `--state`")
 
 
 def _print(

@@ -1,4 +1,4 @@
-"""Find rows of a state by the text that `explain` and `state diff` print for them: the sentence, or the place."""
+"""Find rows of a state by the text that `explain` and `diff --state` print for them: the sentence, or the place."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _find(
 
 
 def _plain(text: str) -> str:
-    """A sentence without the sign that `state diff` prints before it, and without spaces around it."""
+    """A sentence without the sign that `diff --state` prints before it, and without spaces around it."""
     return text.strip().removeprefix("+ ").removeprefix("- ").strip()
 
 

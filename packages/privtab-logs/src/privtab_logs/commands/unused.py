@@ -127,7 +127,7 @@ def _show(answer: Answer, console: Terminal, most: int) -> None:
         for user in console.first(found.users, most, "users", indent=2):
             console.print(f"  {user.user}: {user.used:,} of {user.held:,} rows")
     if answer.difference is not None:
-        from privtab_analysis.commands.state_diff import show_access
+        from privtab_analysis.commands._state_diff import show_access
 
         console.print("\nwho would lose what nobody used", style="bold")
         show_access(answer.difference, console, most=most)

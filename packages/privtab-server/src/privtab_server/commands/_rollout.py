@@ -343,7 +343,7 @@ def show_gate(gate: Gate) -> None:
 
 def _state(gate: Gate) -> None:
     """Print the operations that users gain and lose by the new state."""
-    from privtab_analysis.commands.state_diff import show_groups
+    from privtab_analysis.commands._state_diff import show_groups
 
     assert gate.state is not None
     console = out()
@@ -351,7 +351,8 @@ def _state(gate: Gate) -> None:
     console.print()
     if not gate.passed:
         console.print(
-            "  release intended changes with `--accept gains=WHY`; `privtab state diff` shows all of them", style="dim"
+            "  release intended changes with `--accept gains=WHY`; `privtab diff --state` shows all of them",
+            style="dim",
         )
 
 

@@ -367,7 +367,7 @@ class GuardedStore:
 
 
 def proposal_json(planned: Plan) -> dict[str, Any]:
-    """Return the rows that a change would write, and the JSON of `state diff` of who gains and loses what, or why it is not known."""
+    """Return the rows that a change would write, and the JSON of `diff --state` of who gains and loses what, or why it is not known."""
     from privtab_analysis.state_diff import state_diff
     from privtab_analysis.state_diff.summary import state_diff_json
 

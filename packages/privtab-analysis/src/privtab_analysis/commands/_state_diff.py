@@ -1,4 +1,4 @@
-"""`privtab state diff`: compares two states, and the permissions of users under them."""
+"""`privtab diff --state`: compares two states, and the permissions of users under them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 from privtab.base import UsageError, dataclass, no_collection
 from privtab.command import (
-    AtOption,
-    PartialOption,
     Terminal,
-    argument,
     deliver,
     err,
     fail_if,
@@ -21,7 +18,6 @@ from privtab.command import (
     load_policy,
     load_rows,
     load_state,
-    option,
     out,
     print_error,
     show_findings,
@@ -30,89 +26,41 @@ from privtab.command import (
 from privtab_analysis.commands._ask import show_notes
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._shown import show_rows
+from privtab_analysis.commands.diff import MOST_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from privtab.ir import Program
     from privtab.state import Places, RawState, State
+    from privtab_analysis.commands.diff import StateDiffOptions
     from privtab_analysis.state_diff import ChangedRow, StateDiff
     from privtab_analysis.state_diff.summary import Group
 
 
-PANEL = "Ask"
-
 FAILING = ("wider", "gained", "lost")
-MOST_LINES = 60
-"""Default maximum of lines shown as text."""
 
 
-StateDiffFormat = Literal["pretty", "text", "json", "markdown"]
-"""Output format of a comparison of states."""
-
-
-def run(
-    before: Annotated[
-        Path,
-        argument(
-            "A",
-            "A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT.",
-            kind="STATE",
-        ),
-    ],
-    after: Annotated[Path | None, argument("B", "The state to compare with, in the same forms.", kind="STATE")] = None,
-    policy: Annotated[
-        str | None,
-        option(
-            "--policy -p POLICY",
-            "Policy under which users gain and lose operations. (default: compare only rows)",
-        ),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        option("--without ROW", "Compare A with A without this row, as a sentence or FILE:LINE; repeatable."),
-    ] = None,
-    fail_on: Annotated[
-        list[str] | None,
-        option(
-            "--fail-on WHAT", "Exit with 1 for wider (a sensitive operation gained), gained, lost, or any difference."
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        option(
-            "--limit N",
-            f"Maximum number of lines, or of names in a JSON list; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
-            min=0,
-        ),
-    ] = None,
-    at: AtOption = None,
-    allow_partial: PartialOption = False,
-    format_: Annotated[StateDiffFormat, option("--format", "Output format.")] = "pretty",
-) -> None:
-    """Compare two states: which rows differ, and who gains and loses which operations.
+def compare_states(policy: str | None, options: StateDiffOptions, fail_on: list[str] | None, format_: str) -> None:
+    """Compare two states: which rows differ, and, by a policy, who gains and loses which operations.
 
     The comparison is exact, and names the rows behind each difference.
-
-    Example:
-      privtab state diff yesterday/ today/
-      privtab state diff yesterday/ today/ -p lake.yaml --fail-on wider
-      privtab state diff registry:registry#prod state.yaml -p lake.yaml --format markdown
-      privtab state diff sample:gravitino --without "alice is in group:analysts" -p gravitino/1.1.0
     """
     failing = failing_words(fail_on, FAILING)
-    if (after is None) != bool(without):
-        raise UsageError("give a second state, or `--without ROW`")
+    before, *others = options.states or [Path()]
+    if len(others) > 1 or bool(others) == bool(options.without):
+        raise UsageError("give two states, `-s OLD -s NEW`, or one with `--without ROW`")
+    after = others[0] if others else None
     if policy is None:
         needing = [f"--fail-on {word}" for word in sorted(failing) if word != "any"]
-        needing += ["--at"] if at is not None else []
+        needing += ["--at"] if options.at is not None else []
         if needing:
-            raise UsageError(f"`{needing[0]}` needs `--policy POLICY`")
+            raise UsageError(f"`{needing[0]}` needs a policy: give it as A")
     program = None if policy is None else load_policy(policy)
-    sides = _Sides(program, before, after, without or [], allow_partial)
+    sides = _Sides(program, before, after, options.without or [], options.allow_partial)
     with no_collection(keep=True):
-        found = sides.compared(time_ns() if at is None else at)
-        _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
+        found = sides.compared(time_ns() if options.at is None else options.at)
+        _print(found, (str(before), sides.after_shown), format_, options.limit, decisions=program is not None)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
 
 
@@ -172,7 +120,7 @@ class _Sides:
     def _raw(self, path: Path) -> RawState:
 
         if self.after is not None and is_stored(self.before) != is_stored(self.after):
-            raise UsageError("a bundle has sets and roles resolved: give `--policy` to compare it with a file")
+            raise UsageError("a bundle has sets and roles resolved: give a policy to compare it with a file")
         rows = load_rows(None, path)
         errors = [finding for finding in rows.findings if finding.severity == "error"]
         show_findings(errors)
@@ -205,7 +153,7 @@ def _fails(found: StateDiff, failing: Sequence[str]) -> bool:
 def _print(
     found: StateDiff,
     shown: tuple[str, str],
-    format_: StateDiffFormat,
+    format_: str,
     limit: int | None,
     *,
     decisions: bool,
