@@ -242,8 +242,8 @@ def test_rows_are_the_same_after_a_round_trip(tmp_path: Path, text: str) -> None
 
 COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "stored": lambda url: ["status", f"--registry={url}", "--stored", "all", "--format", "json"],
-    "get": lambda url: ["get", "prod", "-r", url, "shop", "--replace"],
-    "get 2": lambda url: ["get", "prod", "shop", "--replace", "--registry", url],
+    "get": lambda url: ["get", "prod", "-r", url, "shop", "-o", f"{url}-got"],
+    "get 2": lambda url: ["get", "prod", "shop", "-o", f"{url}-got", "--registry", url],
     "check": lambda url: ["check", "-r", url],
     "gc": lambda url: ["check", "-r", url, "--keep", "3"],
 }

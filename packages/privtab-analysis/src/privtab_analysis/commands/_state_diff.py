@@ -26,14 +26,13 @@ from privtab.command import (
 from privtab_analysis.commands._ask import show_notes
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._shown import show_rows
-from privtab_analysis.commands.diff import MOST_LINES
+from privtab_analysis.commands._states import MOST_LINES, StateDiffOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from privtab.ir import Program
     from privtab.state import Places, RawState, State
-    from privtab_analysis.commands.diff import StateDiffOptions
     from privtab_analysis.state_diff import ChangedRow, StateDiff
     from privtab_analysis.state_diff.summary import Group
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import FindingKind, Severity, UsageError, dataclass, no_collection, parse_key_values
-from privtab.command import AtOption, PartialOption, argument, deliver, err, fail_if, option, out, show_findings
+from privtab.base import FindingKind, Severity, UsageError, no_collection, parse_key_values
+from privtab.command import argument, deliver, err, fail_if, option, out, show_findings
 from privtab_analysis.commands._failing import failing_words
+from privtab_analysis.commands._states import StateDiffOptions
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
 if TYPE_CHECKING:
@@ -24,35 +24,6 @@ FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
 
 DiffFormat = Literal["pretty", "text", "json", "markdown", "sarif"]
 """Output format of a comparison."""
-
-MOST_LINES = 60
-"""Default maximum of lines shown of a comparison of states."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateDiffOptions:
-    """Options for comparing states."""
-
-    states: Annotated[
-        list[Path] | None,
-        option("--state -s STATE", "Compare this state with another one, which comes second: `-s OLD -s NEW`."),
-    ] = None
-    without: Annotated[
-        list[str] | None,
-        option(
-            "--without ROW", "Compare the state with itself without this row, as a sentence or FILE:LINE; repeatable."
-        ),
-    ] = None
-    limit: Annotated[
-        int | None,
-        option(
-            "--limit N",
-            f"Lines, or names in a JSON list, of states; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
-            min=0,
-        ),
-    ] = None
-    at: AtOption = None
-    allow_partial: PartialOption = False
 
 
 def run(
