@@ -221,7 +221,9 @@ KINDS = {"starlette": made(starlette_app, asgi), "fastapi": made(fastapi_app, as
 
 
 @pytest.mark.parametrize("unmapped", ["deny", "allow"])
-@pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [200, pytest.param(1_500, marks=pytest.mark.slow), pytest.param(5_000, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_handler_gets_what_was_checked(kind: str, count: int, unmapped: str, bundles: Any) -> None:
     decided = DecidedResources()
@@ -236,7 +238,8 @@ def test_a_handler_gets_what_was_checked(kind: str, count: int, unmapped: str, b
                 ran.add(handler)
                 if handler != "public":
                     assert decided.resources == [entity(handler, parameters)], (method, target)
-    assert count < 1000 or ran == {"public", "path", "names", "number", "id", "colour"}
+    assert count < 1000 or ran >= {"public", "path", "names"}
+    assert count < 5000 or ran == {"public", "path", "names", "number", "id", "colour"}
 
 
 @pytest.mark.parametrize(
