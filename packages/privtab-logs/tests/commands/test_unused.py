@@ -297,13 +297,13 @@ def test_the_page_names_every_set_that_was_missing_and_the_least_privilege(privt
     ran = unused(privtab, lake, "--html", lake / "report.html", state="state.json")
     assert ran.code == 0, ran.err
     text = (lake / "report.html").read_text()
-    missing = re.findall(r'data-name="why">(.*?)</td>', text)
+    missing = re.findall(r'data-name="why"[^>]*>(.*?)</td>', text)
     assert sorted(missing) == [
         "blocked by a denial of SELECT (table); or missing: owner (table)",
         "missing: SELECT (table), or owner (table)",
     ]
     assert "least that was missing" not in text
-    assert "remove the denial of SELECT at table:l/s/t to user:ann" in text
+    assert "remove the denial of SELECT at table:l/s/t to user:ann" in text.replace("<wbr>", "")
 
 
 def test_a_log_is_not_written_over(privtab: Command, lake: Path) -> None:
