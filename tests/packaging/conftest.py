@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import venv
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from environments import Environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-
-@dataclass(frozen=True)
-class Environment:
-    """A virtual environment without anything of this one."""
-
-    path: Path
-    needs: frozenset[str]
-    """The packages beside privtab that its extras ask for."""
-
-    @property
-    def python(self) -> Path:
-        return self.path / "bin" / "python"
-
-    @property
-    def command(self) -> Path:
-        return self.path / "bin" / "privtab"
-
-    def run(
-        self, *command: str | Path, cwd: Path, given: str = "", seconds: float = 300
-    ) -> subprocess.CompletedProcess[str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PRIVTAB", "COV"))}
-        return subprocess.run(
-            [str(part) for part in command],
-            cwd=cwd,
-            env=clean,
-            input=given,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-        )
+from reader_folder import furnish
 
 
 @pytest.fixture(scope="session")
@@ -67,15 +35,15 @@ def wheel(dist: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Environment]:
-    """Makes an environment with the wheel, some of its extras, and nothing else.
+    """Makes an environment with the wheel, some of its extras, what a reader installs `beside` it, and nothing else.
 
     The packages themselves are links to those of the environment that runs the tests, so that nothing is fetched.
     """
     environments: dict[tuple[str, ...], Environment] = {}
 
-    def make(*extras: str) -> Environment:
-        if extras not in environments:
-            path = tmp_path_factory.mktemp("-".join(("env", *extras)))
+    def make(*extras: str, beside: tuple[str, ...] = ()) -> Environment:
+        if (*extras, *beside) not in environments:
+            path = tmp_path_factory.mktemp("-".join(("env", *extras, *beside)))
             venv.create(path, with_pip=False, symlinks=True)
             python = path / "bin" / "python"
             install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile"]
@@ -83,12 +51,21 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
             (site,) = (path / "lib").glob("python*/site-packages")
             (installed,) = distributions(name="privtab", path=[str(site)])
             closure = list(_closure(installed, set(extras)))
+            for other in map(distribution, beside):
+                closure += [other, *_closure(other, set())]
             for needed in closure:
                 _link(needed, site)
-            environments[extras] = Environment(path, frozenset(canonicalize_name(needed.name) for needed in closure))
-        return environments[extras]
+            names = frozenset(canonicalize_name(needed.name) for needed in closure)
+            environments[*extras, *beside] = Environment(path, names)
+        return environments[*extras, *beside]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def home(environment: Callable[..., Environment], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the things that examples name."""
+    return furnish(tmp_path_factory.mktemp("reader"), environment("compiler"))
 
 
 def _closure(root: Distribution, extras: set[str]) -> Iterator[Distribution]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
+from reader_folder import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
 
@@ -65,6 +68,31 @@ def test_the_base_install_s_command_names_the_extra_to_install(environment: Call
     version = env.run(env.command, "--version", cwd=tmp_path)
     assert (version.returncode, version.stdout) == (0, "privtab 0.1.0\n")
     assert version.stderr == answer.stderr, "one sentence says how to get the rest"
+
+
+MISSING = {
+    "privtab spark decide -p shop.yaml -s state.yaml -i matrix.csv -o out.csv --user a --action read --resource item:n": "pyspark",
+    "privtab state build state/ --policy lake.yaml": "pyspark",
+    "privtab state import postgresql postgresql+psycopg://a:secret@db/sales -p postgresql/15 -o state.json": "psycopg",
+    "privtab state push postgresql postgresql+psycopg://a:secret@db/sales -p postgresql/15 -s none.yaml": "psycopg",
+    "privtab store show postgresql+psycopg://a:secret@db/grants": "psycopg",
+    "privtab registry show s3://policies/registry --stored policy": "s3fs",
+    "privtab conform postgresql/15 --driver postgresql.yaml --url postgresql+psycopg://a:secret@db/x": "psycopg",
+}
+
+
+def test_what_is_missing_is_said_in_one_form(environment: Callable[..., Any], home: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(home, tmp_path / "home")
+    shutil.copy(ROOT / "examples" / "conform" / "postgresql.yaml", folder)
+    (folder / "none.yaml").write_text("grants: []\n", encoding="utf-8")
+    for (line, name), (code, output) in zip(
+        MISSING.items(), run(environment("compiler"), folder, list(MISSING), apart=False), strict=True
+    ):
+        assert code in (2, 3), line
+        assert re.search(
+            rf"^privtab: \S.* needs {name}[\w.]*: pip install (?:{name}$|'.\[compiler,spark\]')", output, re.MULTILINE
+        ), output
+        assert "secret" not in output
 
 
 def test_shipped_policies_are_described_from_an_empty_folder(environment: Callable[..., Any], tmp_path: Path) -> None:

@@ -122,8 +122,7 @@ def text_templates(folder: str) -> Environment:
     )
 
 
-SOURCE = "."
-"""What pip installs, relative to a checkout."""
+SOURCE = "."  # what pip installs, relative to a checkout
 
 
 def how_to_install(*extras: str) -> str:
@@ -137,7 +136,7 @@ def how_to_install(*extras: str) -> str:
 
 @contextmanager
 def needing(what: str, *extras: str) -> Iterator[None]:
-    """Import what extras install. Raises UsageError, which says how to install the extras, for a library that is missing.
+    """Import what extras install, or no extra does. Raises UsageError, which says how to install a library that is missing.
 
     >>> with needing("a server", "server"):
     ...     import json
@@ -145,4 +144,5 @@ def needing(what: str, *extras: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UsageError(f"{what} needs {error.name}: {how_to_install(*extras)}") from error
+        advice = how_to_install(*extras) if extras else f"pip install {error.name}"
+        raise UsageError(f"{what} needs {error.name}: {advice}") from error

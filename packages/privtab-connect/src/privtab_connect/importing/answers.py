@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from privtab.base import FileError, UsageError, how_to_install, read_content, strict_loads
+from privtab.base import FileError, UsageError, needing, read_content, strict_loads
 from privtab.client import Sender, SendError, without_password
 
 if TYPE_CHECKING:
@@ -202,9 +201,8 @@ def opened(where: str, *, token: str | None = None, headers: Mapping[str, str] |
         ) as sender:
             yield HttpAnswers(sender, where)
     elif colon:
-        if find_spec("sqlalchemy") is None:
-            raise UsageError(f"importing from a database needs SQLAlchemy: {how_to_install('import')}")
-        engine, named = database(where)
+        with needing("importing from a database", "import"):
+            engine, named = database(where)
         # One snapshot for all queries if the database supports it; nothing is written.
         with transaction(engine, named, FileError) as connection:
             yield SqlAnswers(connection, named)
@@ -223,8 +221,10 @@ def database(where: str) -> tuple[Engine, str]:
 
     try:
         url = sqlalchemy.make_url(where)
-        return sqlalchemy.create_engine(url), url.render_as_string(hide_password=True)
-    except (SQLAlchemyError, ImportError) as error:
+        named = url.render_as_string(hide_password=True)
+        with needing(named):
+            return sqlalchemy.create_engine(url), named
+    except SQLAlchemyError as error:
         raise UsageError(
             f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {reason(error)}"
         ) from error

@@ -113,7 +113,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
     Example:
       privtab deploy lake.yaml --registry registry/ --state state.yaml
       privtab deploy gravitino/1.1.0 -r s3://bundles -c prod --server https://registry:8080 --wait sidecars=12
-      privtab deploy lake.yaml -r registry/ --canary zone=a,10% --rollback-on-failure --why "orders can be read"
+      privtab deploy lake.yaml -r registry/ --server http://127.0.0.1:8080 --canary zone=a,10% --why "orders can be read"
       privtab deploy lake.yaml -r registry/ --dry-run
       privtab deploy lake.yaml --state state.yaml --push http://127.0.0.1:8181
     """

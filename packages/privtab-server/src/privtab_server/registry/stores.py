@@ -191,7 +191,10 @@ class FsspecStore(Store):
             # Do not cache listings: other processes write, too.
             self._fs, root = fsspec.core.url_to_fs(self.url, use_listings_cache=False, **options)
         except (ImportError, ValueError, TypeError) as error:
-            raise UsageError(f"{url}: {error}") from None
+            library = getattr(error.__cause__, "name", None)
+            raise UsageError(
+                f"{url} needs {library}: pip install {library}" if library else f"{url}: {error}"
+            ) from None
         self._root = str(root).rstrip("/")
 
     def read(self, path: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from privtab.base import FileError, UsageError
+from privtab.base import FileError, UsageError, needing
 from privtab.state import TABLE_COLUMNS
 from privtab_server.addresses import STORE
 from privtab_server.errors import StoreError
@@ -147,8 +147,9 @@ class Database:
         self.shown = str(url.database) if self.sqlite else url.render_as_string(hide_password=True)
         settings: dict[str, Any] = {"connect_args": {"timeout": BUSY}} if self.sqlite else {"pool_pre_ping": True}
         try:
-            self.engine = sa.create_engine(url, **settings)
-        except (SQLAlchemyError, ImportError) as error:
+            with needing(self.shown):
+                self.engine = sa.create_engine(url, **settings)
+        except SQLAlchemyError as error:
             raise UsageError(f"{self.shown} cannot be opened by SQLAlchemy: {reason(error)}") from error
         if self.sqlite:
             sa.event.listen(self.engine, "connect", _configure)

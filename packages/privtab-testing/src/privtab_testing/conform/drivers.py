@@ -246,6 +246,8 @@ class SqlDriver(DocumentedDriver):
             import sqlalchemy
         try:
             self._url: URL = sqlalchemy.make_url(url)
+            with needing(self._url.render_as_string(hide_password=True)):
+                sqlalchemy.create_engine(self._url)
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise UsageError(f"`{url.partition('://')[0]}://…` is no address of a database") from error
         super().__init__(document, program, SystemNames(program, document, self._quoted), file)
