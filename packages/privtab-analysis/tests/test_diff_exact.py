@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -85,7 +85,7 @@ def disagreements(old: Program, new: Program, counts: dict[Verdict, int]) -> Ite
             yield f"{row.name} is {row.verdict} by {shown}, trying says {verdict} by {fewest}\n{row}"
 
 
-def mutations(seeds: range) -> Iterator[tuple[str, str]]:
+def mutations(seeds: Iterable[int]) -> Iterator[tuple[str, str]]:
     for seed in seeds:
         yield small_policies.policy(seed), small_policies.policy(seed, changes=1 + seed % 3, change_seed=seed)
 
