@@ -14,7 +14,7 @@ import worlds
 from privtab import AsyncClient, Client, Request
 from privtab.reference.evaluate import Reference
 
-WORLDS = 6
+WORLDS = 4
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},
     {"chunk_size": 7, "concurrency": 3},
@@ -47,7 +47,7 @@ def test_all_clients_agree_with_the_reference(opa_binary: Path) -> None:
             assert asyncio.run(check_concurrently(url, world.program.system, request_list)) == expected * 2
             checked += len(request_list)
             allowed += sum(expected)
-    assert checked > 300
+    assert checked > 200
     assert 0.05 < allowed / checked < 0.95
 
 

@@ -76,7 +76,13 @@ def page(browser: Any, base: str) -> Iterator[Any]:
         yield context.new_page()
 
 
-@pytest.mark.parametrize("path", {path.partition("?")[0]: path for path in PLAIN}.values())
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.long if at % 2 else ())
+        for at, path in enumerate({path.partition("?")[0]: path for path in PLAIN}.values())
+    ],
+)
 def test_every_control_is_reached_by_tab_and_shows_its_focus(page: Any, path: str) -> None:
     page.goto(path)
     page.wait_for_load_state("networkidle")

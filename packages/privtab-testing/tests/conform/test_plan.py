@@ -237,7 +237,7 @@ def test_every_cell_and_every_fault_of_a_shipped_policy_has_a_question(policy: s
     assert len(planned.questions) <= 3 * len(planned.cells)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_cell_and_every_fault_of_the_largest_shipped_policy_has_a_question() -> None:
     planned = plan(load_program("gravitino/1.1.0"), abilities=None)
     everything_is_proved(planned)
