@@ -250,7 +250,7 @@ def test_rows_added_and_gone_change_what_state_diff_says(world: World) -> None:
         **{table: getattr(after, table) for table in ("grants", "assignments", "owners")},
         memberships=[pair for pair in after.memberships if pair != ("ann", "crew")],
     )
-    assert page == state_diff(world.program, world.rows, after, moment=world.moment)
+    assert page == state_diff(world.program, world.rows, after, moment=world.moment, alike_together=True)
     assert page.count(gained=True) > 0 < page.count(gained=False)
 
 

@@ -29,6 +29,7 @@ from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDi
 from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.rows import changed_rows, with_windows
 from privtab_analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
+from privtab_analysis.state_diff.together import Change, Classes, alike_as_one
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
 
@@ -59,12 +60,14 @@ def state_diff(
     tell: Callable[[int, int], None] | None = None,
     entities: Iterable[Entity] = (),
     causes: bool = True,
+    alike_together: bool = False,
 ) -> StateDiff:
     """Compare two states of one policy: every user, every operation, and every entity that either state names.
 
     As in `what-can`, operations that create are compared at the entity that contains the new one. Rows are compared with their
     windows, decisions at one moment (default: now). `tell` is called with the number of batches of affected subjects that are done, and
     with the number of all of them. `entities` are compared besides the entities that a state names. Without `causes`, the rows that make a difference are not looked for, and each change has none.
+    `alike_together`: classes of entities with the same changes are one, which takes less time and gives the same summary.
     """
     Tool.STATE_DIFF.check(program)
     rows = tuple(changed_rows(before, after, places))
@@ -75,6 +78,7 @@ def state_diff(
     naming = [] if program.flat else [State(owners=tuple((entity, "") for entity in entities))]
     sides = Side(program, placed(program, states[0])), Side(program, placed(program, states[1]))
     comparison = Comparison(program, sides, plain_rows, most, naming, causes=causes)
+    comparison.alike_together = alike_together
     found = comparison.all(tell)
     access = tuple(found if comparison.rows is rows else with_windows(found, rows, at_moment))
     return StateDiff(
@@ -109,6 +113,7 @@ class Comparison:
         self.only: Collection[tuple[str, str]] | None = None
         """The operations that are compared, by type and name; None: every one."""
         self.wants_causes = causes
+        self.alike_together = False
         self._affected: frozenset[str] = frozenset()
         """Addresses at or below which the changed rows matter."""
         self._places: tuple[AffectedPlaces, ...] = ()
@@ -249,17 +254,32 @@ class Comparison:
             )
             if self.decided > self.most:
                 return
-            if (affected := divided.of(type_, "yes")) and columns is not None and columns.suit(len(affected)):
-                for found, differing in columns.plain(plain, type_):
-                    yield from self._changed({RESOURCE: found}, differing)
-            else:
-                of_plain = Inquiry(plain)
-                for _, found in affected:
-                    if self.decided > self.most:
-                        return
-                    yield from self._changes(of_plain, {RESOURCE: found}, answers)
-            for question in others:
-                yield from self._with_objects(question, type_, divided, answers, columns)
+            found = self._of_type(type_, plain, others, divided, answers, columns)
+            for classes, change in alike_as_one(found) if self.alike_together else found:
+                yield self._access(classes, change)
+
+    def _of_type(
+        self,
+        type_: str,
+        plain: Sequence[Sequence[Question]],
+        others: Sequence[Sequence[Question]],
+        divided: DividedClasses,
+        answers: BatchAnswers,
+        columns: ClassColumns | None,
+    ) -> Iterator[tuple[Classes, Change]]:
+        """The changes by questions about resources of a type: `plain` ones, and `others` with `with` objects."""
+        affected = divided.of(type_, "yes")
+        if affected and columns is not None and columns.suit(len(affected)):
+            for found, differing in columns.plain(plain, type_):
+                yield from self._changed({RESOURCE: found}, differing)
+        else:
+            of_plain = Inquiry(plain)
+            for _, found in affected:
+                if self.decided > self.most:
+                    return
+                yield from self._changes(of_plain, {RESOURCE: found}, answers)
+        for question in others:
+            yield from self._with_objects(question, type_, divided, answers, columns)
 
     def classes(self, subjects: Collection[Subject], roots: frozenset[str]) -> tuple[Division, set[str]]:
         """The entities in classes that have equal answers for each of some subjects, and which of them lie at or below some paths."""
@@ -372,8 +392,8 @@ class Comparison:
         divided: DividedClasses,
         answers: BatchAnswers,
         columns: ClassColumns | None,
-    ) -> Iterator[ChangedAccess]:
-        """The changed access by a question with `with` objects, where the resource or at least one of these is affected."""
+    ) -> Iterator[tuple[Classes, Change]]:
+        """The changes by a question with `with` objects, where the resource or at least one of these is affected."""
         rule, inquiry = variants[0].rule, Inquiry([variants])
         all_types = {RESOURCE: (type_,), **{slot.name: slot.named for slot in rule.withs}}
         no_object = {slot.name: (None,) for slot in rule.withs if LEFT_OUT in slot.types}
@@ -423,11 +443,11 @@ class Comparison:
     def _changes(
         self,
         inquiry: Inquiry,
-        classes: Mapping[str, EntityClass],
+        classes: Classes,
         answers: BatchAnswers,
         cuts_before: tuple[str, ...] = (),
-    ) -> Iterator[ChangedAccess]:
-        """The changed access to a class of entities, but for subjects that are affected at some paths."""
+    ) -> Iterator[tuple[Classes, Change]]:
+        """The changes for a class of entities, but for subjects that are affected at some paths."""
         objects = {slot: (found.type, found.address) for slot, found in classes.items()}
         key = None if answers.equivalence is None else answers.equivalence.key(objects, inquiry.privileges)
         differing = None if key is None else inquiry.known.get(key)
@@ -438,12 +458,12 @@ class Comparison:
 
     def _changed(
         self,
-        classes: Mapping[str, EntityClass],
+        classes: Classes,
         differing: Iterable[Differing],
         cuts_before: tuple[str, ...] = (),
         *,
         by_path: bool = True,
-    ) -> Iterator[ChangedAccess]:
+    ) -> Iterator[tuple[Classes, Change]]:
         """As `_changes`, from the differences. `by_path`: whether the paths of the classes tell where these lie."""
         left_out, finder = self._left_out(cuts_before), None
         addresses = [found.address for found in classes.values()]
@@ -459,19 +479,23 @@ class Comparison:
                     finder = finder or self.causes.at({slot: class_.first for slot, class_ in classes.items()})
                     by_rows = finder.of(question, new, given, gained=gained)
                 for subjects, rows in by_rows:
-                    yield ChangedAccess(
-                        gained=gained,
-                        rule=question.rule,
-                        sensitive=(question.rule.entity, question.rule.operation) in self.sensitive,
-                        unnamed=question.unnamed,
-                        vocabulary=question.vocabulary,
-                        flags=tuple(sorted(question.flags)),
-                        given=given,
-                        subjects=subjects,
-                        entities=classes[RESOURCE],
-                        objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
-                        rows=rows,
-                    )
+                    yield classes, Change(gained, question, given, subjects, rows)
+
+    def _access(self, classes: Classes, change: Change) -> ChangedAccess:
+        gained, question, given, subjects, rows = change
+        return ChangedAccess(
+            gained=gained,
+            rule=question.rule,
+            sensitive=(question.rule.entity, question.rule.operation) in self.sensitive,
+            unnamed=question.unnamed,
+            vocabulary=question.vocabulary,
+            flags=tuple(sorted(question.flags)),
+            given=given,
+            subjects=subjects,
+            entities=classes[RESOURCE],
+            objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
+            rows=rows,
+        )
 
     def number(self, variants: Sequence[Question]) -> int:
         """A number that is equal for questions that ask the same."""

@@ -51,7 +51,8 @@ def what_if(world: World, query: Query) -> Values:
     }
     if added or removed:
         after = _with_rows(world, _without_rows(before, removed), added)
-        values["diff"] = state_page(state_diff(world.program, before, after, moment=world.moment, most=MOST_QUESTIONS))
+        found = state_diff(world.program, before, after, moment=world.moment, most=MOST_QUESTIONS, alike_together=True)
+        values["diff"] = state_page(found)
     return values | _policies(world, query)
 
 
@@ -266,7 +267,13 @@ def compare(world: World, query: Query) -> Values:
     if state:
         other, places = one_of(state, world.states, "state")
         found = state_diff(
-            world.program, other, world.rows, places=(places, world.places), moment=world.moment, most=MOST_QUESTIONS
+            world.program,
+            other,
+            world.rows,
+            places=(places, world.places),
+            moment=world.moment,
+            most=MOST_QUESTIONS,
+            alike_together=True,
         )
         values["diff"] = state_page(found)
     return values

@@ -1,0 +1,88 @@
+"""Changes of entities for the same subjects, by the same rows and of the same operations, as one change: for people, who read them so."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from privtab.base import GivenAttributes
+from privtab_analysis.state_diff.entities import EntityClass
+from privtab_analysis.state_diff.nodes import ChangedRow
+from privtab_analysis.state_diff.subjects import Question, Subject
+
+Classes: TypeAlias = Mapping[str, EntityClass]
+"""Classes of entities by slot."""
+Rows: TypeAlias = tuple[ChangedRow, ...]
+
+
+class Change(NamedTuple):
+    """What some subjects gain or lose on some entities because of the same rows."""
+
+    gained: bool
+    question: Question
+    given: GivenAttributes
+    subjects: tuple[Subject, ...]
+    rows: Rows
+
+
+class _Line(NamedTuple):
+    """The changes of several classes that are alike."""
+
+    changes: Sequence[Change]
+    classes: list[Classes]
+
+
+def alike_as_one(found: Iterable[tuple[Classes, Change]]) -> Iterator[tuple[Classes, Change]]:
+    """The changes of all classes, of which those that are alike and follow one another are one class: the groups of a summary stay the same."""
+    numbers: dict[Rows, int] = {}
+    known: dict[int, tuple[Rows, int]] = {}  # keeps the rows, so that no others get their identity
+    by_classes: dict[tuple[int | str, ...], tuple[Classes, dict[Hashable, list[Change]]]] = {}
+    for classes, change in found:
+        rows = change.rows
+        if id(rows) not in known:
+            known[id(rows)] = rows, numbers.setdefault(rows, len(numbers))
+        _, of_classes = by_classes.setdefault((*classes, *map(id, classes.values())), (classes, {}))
+        of_classes.setdefault((change.gained, known[id(rows)][1], change.subjects), []).append(change)
+    lines: dict[Hashable, _Line] = {}
+    for classes, of_classes in by_classes.values():
+        for because, changes in of_classes.items():
+            asked = tuple((id(own.question), str(own.given.to_json()) if own.given else "") for own in changes)
+            lines.setdefault((because, asked, *classes), _Line(changes, [])).classes.append(classes)
+    for line in lines.values():
+        for classes in _joined(line.classes):
+            yield from ((classes, change) for change in line.changes)
+
+
+def _joined(found: Sequence[Classes]) -> Iterator[Classes]:
+    """Classes that follow one another as one, as long as they differ in one slot and the others have one entity each."""
+    run: list[Classes] = []
+    varying: str | None = None
+    for classes in found:
+        if run:
+            slot = _only_other(run[-1], classes)
+            if slot is not None and varying in {None, slot}:
+                varying = slot
+                run.append(classes)
+                continue
+            yield _as_one(run, varying)
+        run, varying = [classes], None
+    if run:
+        yield _as_one(run, varying)
+
+
+def _only_other(one: Classes, other: Classes) -> str | None:
+    """The slot in which alone two choices of classes differ, if they can be one."""
+    differing = [slot for slot in one if one[slot] is not other[slot]]
+    if len(differing) != 1 or any(own.count > 1 for slot, own in one.items() if slot != differing[0]):
+        return None
+    [slot] = differing
+    return slot if one[slot].type == other[slot].type and one[slot].paths is other[slot].paths else None
+
+
+def _as_one(run: Sequence[Classes], varying: str | None) -> Classes:
+    """The choices of classes of a run as one."""
+    if varying is None:
+        return run[0]
+    spans = tuple(span for classes in run for span in classes[varying].spans)
+    first = run[0][varying]
+    return {**run[0], varying: EntityClass(first.type, first.paths, spans)}
