@@ -256,7 +256,7 @@ class Comparison:
                 return
             found = self._of_type(type_, plain, others, divided, answers, columns)
             for classes, change in alike_as_one(found) if self.alike_together else found:
-                yield self._access(classes, change)
+                yield change.access(classes, self.sensitive)
 
     def _of_type(
         self,
@@ -480,22 +480,6 @@ class Comparison:
                     by_rows = finder.of(question, new, given, gained=gained)
                 for subjects, rows in by_rows:
                     yield classes, Change(gained, question, given, subjects, rows)
-
-    def _access(self, classes: Classes, change: Change) -> ChangedAccess:
-        gained, question, given, subjects, rows = change
-        return ChangedAccess(
-            gained=gained,
-            rule=question.rule,
-            sensitive=(question.rule.entity, question.rule.operation) in self.sensitive,
-            unnamed=question.unnamed,
-            vocabulary=question.vocabulary,
-            flags=tuple(sorted(question.flags)),
-            given=given,
-            subjects=subjects,
-            entities=classes[RESOURCE],
-            objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
-            rows=rows,
-        )
 
     def number(self, variants: Sequence[Question]) -> int:
         """A number that is equal for questions that ask the same."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from privtab.base import GivenAttributes
+from privtab.ir import RESOURCE
 from privtab_analysis.state_diff.entities import EntityClass
-from privtab_analysis.state_diff.nodes import ChangedRow
+from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow
 from privtab_analysis.state_diff.subjects import Question, Subject
 
 Classes: TypeAlias = Mapping[str, EntityClass]
@@ -23,6 +24,23 @@ class Change(NamedTuple):
     given: GivenAttributes
     subjects: tuple[Subject, ...]
     rows: Rows
+
+    def access(self, classes: Classes, sensitive: Collection[tuple[str, str]]) -> ChangedAccess:
+        """The changed access to some classes. `sensitive`: the operations that are, by type and name."""
+        question = self.question
+        return ChangedAccess(
+            gained=self.gained,
+            rule=question.rule,
+            sensitive=(question.rule.entity, question.rule.operation) in sensitive,
+            unnamed=question.unnamed,
+            vocabulary=question.vocabulary,
+            flags=tuple(sorted(question.flags)),
+            given=self.given,
+            subjects=self.subjects,
+            entities=classes[RESOURCE],
+            objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
+            rows=self.rows,
+        )
 
 
 class _Line(NamedTuple):
