@@ -325,7 +325,10 @@ states = [load_state(policy, Path(path), allow_partial=False, for_queries=True) 
 
 def _question(made: World, folder: Path, name: str, python: str) -> float:
     policy = () if name == questions.WITHOUT_POLICY else ("-p", POLICY)
-    return questions.seconds(made, (*questions.COMMANDS[name], *policy), folder, "parquet", python)
+    command = questions.COMMANDS[name]
+    if python != sys.executable:  # of an earlier tree, where `diff` took no states
+        command = ("state", "diff", *(word for word in command if word.startswith("STATE")))
+    return questions.seconds(made, (*command, *policy), folder, "parquet", python)
 
 
 def _replays(folder: Path) -> list[Row]:
