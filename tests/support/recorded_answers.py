@@ -23,7 +23,9 @@ HIVE = LAKE.replace("{catalog: {schema: {table: {column:}}}}", "{schema: {table:
 METALAKE = LAKE.replace(
     "{catalog: {schema: {table: {column:}}}}", "{metalake: {catalog: {schema: {table:}}}, role:, user:}"
 )
-POLARIS = LAKE.replace("{catalog: {schema: {table: {column:}}}}", "{catalog: {namespace: {table:, view:}}}")
+POLARIS = LAKE.replace(
+    "{catalog: {schema: {table: {column:}}}}", "{catalog: {namespace: {table:, view:, policy:, semantic_model:}}}"
+)
 SERVER = LAKE.replace("{catalog: {schema: {table: {column:}}}}", "{server: {database: {table:}}, role:}")
 DATABASE = LAKE.replace("{catalog: {schema: {table: {column:}}}}", "{database: {schema: {table:}}, role:}").replace(
     "{inheritance", "{hierarchy: [roles], inheritance"
@@ -124,6 +126,8 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
             {"type": "namespace", "namespace": ["n"], "privilege": "UPDATE"},
             {"type": "table", "namespace": ["n"], "tableName": "t", "privilege": "SELECT"},
             {"type": "view", "namespace": ["n"], "viewName": "v", "privilege": "SELECT"},
+            {"type": "policy", "namespace": ["n"], "policyName": "p", "privilege": "SELECT"},
+            {"type": "semantic-model", "namespace": ["n"], "semanticModelName": "s", "privilege": "SELECT"},
         ]},
     },
     "tables": {

@@ -368,6 +368,41 @@ def test_polaris_catalog_roles_are_held_by_principal_roles(tmp_path: Path, lake:
     assert not any(skipped.denies for skipped in found.not_taken)
 
 
+def test_grants_on_whatever_polaris_has_are_of_its_own_kind(tmp_path: Path) -> None:
+    """A grant whose object has no name is not one on the namespace, nor on another object."""
+    named = [
+        {"type": "policy", "namespace": ["a", "b"], "policyName": "p.1", "privilege": "POLICY_READ"},
+        {"type": "semantic-model", "namespace": ["a"], "semanticModelName": "m", "privilege": "SEMANTIC_MODEL_READ"},
+        {"type": "table", "namespace": ["a"], "tableName": "secrets$files", "privilege": "TABLE_READ_DATA"},
+        {"type": "view", "namespace": ["a.b"], "viewName": "V", "privilege": "VIEW_LIST"},
+    ]
+    unnamed = [
+        {"type": type_, "namespace": ["a", "b"], "privilege": "CATALOG_MANAGE_ACCESS"}
+        for type_ in ("table", "view", "policy", "semantic-model", "principal", "root", "function")
+    ]
+    crossed = [{"type": "policy", "namespace": ["a"], "tableName": "t", "privilege": "POLICY_READ"}]
+    source = saved(
+        tmp_path / "saved",
+        {
+            "/principal-roles": {"roles": [{"name": "r"}]},
+            "/principal-roles/r/principals": {"principals": []},
+            "/catalogs": {"catalogs": [{"name": "c"}]},
+            "/catalogs/c/catalog-roles": {"roles": [{"name": "all"}]},
+            "/catalogs/c/catalog-roles/all/principal-roles": {"roles": [{"name": "r"}]},
+            "/catalogs/c/catalog-roles/all/grants": {"grants": [*named, *unnamed, *crossed]},
+        },
+    )
+    found = imported("polaris", source, "polaris/1.8")
+    assert {(privilege, entity) for _, _, privilege, entity in grants(found)} == {
+        ("POLICY_READ", "policy:c/a/b/p.1"),
+        ("SEMANTIC_MODEL_READ", "semantic_model:c/a/m"),
+        ("TABLE_READ_DATA", "table:c/a/secrets$files"),
+        ("VIEW_LIST", "view:c/a.b/V"),
+    }
+    assert len(found.not_taken) == len(unnamed) + len(crossed)
+
+
+
 UNITY = """\
 privtab: 1
 system: unity
