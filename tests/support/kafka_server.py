@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from failing_servers import free_port
+from maven import fetched
 from trino_server import stop, write_properties
 
 from privtab.base import user_cache
@@ -131,34 +132,8 @@ def jars(version: str = VERSION) -> Path:
     folder = user_cache.folder() / f"kafka-{version}-opa-{AUTHORIZER}{'' if is_3(version) else '-more'}"
     if folder.is_dir():
         return folder
-    if (maven := shutil.which("mvn")) is None:
-        pytest.skip(f"Kafka {version} needs Maven, and {FOLDER_VARIABLE} names no folder with its jars")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as staged:
-        wanted = "".join(
-            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-            f"<version>{release}</version></dependency>"
-            for group, name, release in artifacts(version)
-        )
-        (Path(staged) / "pom.xml").write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>tests</groupId>'
-            f"<artifactId>kafka</artifactId><version>1</version><dependencies>{wanted}</dependencies></project>",
-            encoding="utf-8",
-        )
-        command = [
-            maven,
-            "-q",
-            "-B",
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            "-DoutputDirectory=jars",
-        ]
-        found = subprocess.run(command, cwd=staged, check=False, timeout=1800, capture_output=True, text=True)
-        if found.returncode:
-            pytest.skip(
-                f"Kafka {version} (59 MB) cannot be had from Maven, and {FOLDER_VARIABLE} names no folder with it"
-            )
-        (Path(staged) / "jars").rename(folder)
+    if not fetched(artifacts(version), folder):
+        pytest.skip(f"Kafka {version} (59 MB) cannot be had from Maven, and {FOLDER_VARIABLE} names no folder with it")
     return folder
 
 

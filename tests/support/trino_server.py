@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
+import zipfile
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,12 +20,14 @@ from typing import Any
 import pytest
 import requests
 from failing_servers import free_port
+from maven import fetched
 
 from privtab.base import user_cache
 
-VERSION = "476"
-JAVA = 24
-"""The first Java that runs it."""
+VERSION, LATEST = "476", "483"
+"""The last release that Maven Central has as a server, and one that it has in parts."""
+JAVA = {VERSION: 24, LATEST: 25}
+"""The first Java that runs each."""
 PLUGINS = ("iceberg", "memory", "opa", "tpch")
 ARTIFACT = f"io.trino:trino-server:{VERSION}:tar.gz"
 FOLDER_VARIABLE, JAVA_VARIABLE = "PRIVTAB_TRINO", "PRIVTAB_TRINO_JAVA_HOME"
@@ -98,8 +101,10 @@ class Trino:
         return found
 
 
-def distribution() -> Path:
+def distribution(version: str = VERSION) -> Path:
     """The folder of an unpacked server; skips the test where the archive cannot be had."""
+    if version == LATEST:
+        return assembled()
     if given := os.environ.get(FOLDER_VARIABLE):
         return Path(given)
     folder = user_cache.folder() / f"trino-server-{VERSION}"
@@ -120,28 +125,74 @@ def distribution() -> Path:
     return folder
 
 
-def java() -> Path:
+CONNECTORS = {"": "main", "iceberg": "iceberg", "memory": "memory", "tpch": "tpch"}
+"""The folders of plugins, and the server's own, with the artifacts that go there."""
+LAUNCHER = (
+    'package io.trino.server; class TrinoServer { public static void main(String[] a) { new Server().start("%s"); } }'
+)
+"""The server's main class: it has no artifact."""
+
+
+def assembled() -> Path:
+    """The folder of a Trino of the latest release from its parts, as its archive is not on Maven Central; skips the test where one is missing.
+
+    Nor is the plugin `opa`: it is that of the earlier release, and asks what that one asks.
+    """
+    folder = user_cache.folder() / f"trino-server-{LATEST}-opa-{VERSION}"
+    if folder.is_dir():
+        return folder
+    compiler, plugin = java(LATEST).with_name("javac"), distribution() / "plugin" / "opa"
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        staged = Path(name) / folder.name
+        for place, part in CONNECTORS.items():
+            jars = staged / "plugin" / place if place else staged / "lib"
+            if not fetched([("io.trino", f"trino-{part}", LATEST)], jars):
+                pytest.skip(f"Trino {LATEST} (516 MB in parts) cannot be had from Maven: io.trino:trino-{part}")
+            if place:
+                with zipfile.ZipFile(jars / "services.jar", "w") as services:
+                    named = f"io.trino.plugin.{part}.{part.capitalize()}Plugin\n"
+                    services.writestr("META-INF/services/io.trino.spi.Plugin", named)
+        shutil.copytree(plugin, staged / "plugin" / "opa")
+        source = Path(name) / "TrinoServer.java"
+        source.write_text(LAUNCHER % LATEST, encoding="utf-8")
+        lib = staged / "lib"
+        command = [str(compiler), "-cp", f"{lib}/*", "-d", str(Path(name) / "classes"), str(source)]
+        if subprocess.run(command, check=False, capture_output=True, timeout=300).returncode:
+            pytest.skip(f"{compiler} does not compile: Trino {LATEST} needs a JDK")
+        with zipfile.ZipFile(lib / "launcher.jar", "w") as launcher:
+            launcher.write(
+                Path(name) / "classes/io/trino/server/TrinoServer.class", "io/trino/server/TrinoServer.class"
+            )
+        staged.rename(folder)
+    return folder
+
+
+def java(version: str = VERSION) -> Path:
     """A Java that is new enough; skips the test if there is none."""
     homes = [Path(home) for home in (os.environ.get(JAVA_VARIABLE), os.environ.get("JAVA_HOME")) if home]
     for home in (*homes, *sorted(Path("/usr/lib/jvm").glob("*"))):
         release = home / "release"
         found = re.search(r'JAVA_VERSION="(\d+)', release.read_text(encoding="utf-8")) if release.is_file() else None
-        if found and int(found[1]) >= JAVA:
+        if found and int(found[1]) >= JAVA[version]:
             return home / "bin" / "java"
     pytest.skip(
-        f"Trino {VERSION} needs Java {JAVA}: {JAVA_VARIABLE} names none, and no JAVA_HOME or system package has one"
+        f"Trino {version} needs Java {JAVA[version]}: {JAVA_VARIABLE} names none, and no JAVA_HOME or system package has one"
     )
 
 
 @contextmanager
 def trino(
-    access_control: Mapping[str, str], owner: str, log: Path | None = None, further: Mapping[str, str] | None = None
+    access_control: Mapping[str, str],
+    owner: str,
+    log: Path | None = None,
+    further: Mapping[str, str] | None = None,
+    version: str = VERSION,
 ) -> Iterator[Trino]:
     """A Trino with the catalogs `tpch`, `memory` and `lake`, of Iceberg in local files, that asks an OPA, as the properties say.
 
     `owner`: who may read `tpch`. `further`: more of Trino's configuration.
     """
-    server, program = distribution(), java()
+    server, program = distribution(version), java(version)
     with tempfile.TemporaryDirectory(prefix="privtab-trino-") as name:
         folder, port = Path(name), free_port()
         etc = folder / "etc"
@@ -164,7 +215,13 @@ def trino(
             "query.max-memory-per-node": "200MB",
         }
         write_properties(etc / "config.properties", config | dict(further or {}))
-        options = ["-Xmx1G", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1", "-Djdk.attach.allowAttachSelf=true"]
+        options = [
+            "--add-modules=jdk.incubator.vector",
+            "-Xmx1G",
+            "-XX:+UseG1GC",
+            "-XX:TieredStopAtLevel=1",
+            "-Djdk.attach.allowAttachSelf=true",
+        ]
         options += ["-Dfile.encoding=UTF-8", f"-Dconfig={etc / 'config.properties'}", "-cp", f"{server}/lib/*"]
         environment = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}
         path = log or folder / "trino.log"

@@ -17,7 +17,7 @@ import trino_filters
 from checkout import ROOT
 from seeds import daily, seeds
 from signed_door import DoorServer, door_server
-from trino_server import Trino, trino
+from trino_server import LATEST, VERSION, Trino, trino
 from trino_statements import MADE as MADE_TABLES
 from trino_statements import allowed, questions, rights
 
@@ -44,7 +44,7 @@ LAKE_GRANTS = (
     ("mia", "DELETE", "table:lake/lab/facts"),
     ("mia", "UPDATE", "table:lake/lab/sums"),
     ("mia", "EXECUTE", "table_procedure:lake/lab/facts/OPTIMIZE"),
-    ("mia", "SET_SESSION", "catalog_session_property:lake/compression_codec"),
+    ("mia", "SET_SESSION", "catalog_session_property:lake/projection_pushdown_enabled"),
     ("noa", "SELECT", "schema:lake/lab"),
     ("noa", "UPDATE", "table:lake/lab/facts"),
     ("noa", "CREATE", "schema:lake/lab"),
@@ -67,17 +67,24 @@ def row(user: str, effect: str, privilege: str, entity: str) -> str:
     return f'  - {{grantee: "user:{user}", effect: {effect}, privilege: {privilege}, entity: "{entity}"}}\n'
 
 
+@pytest.fixture(scope="module", params=[VERSION, pytest.param(LATEST, marks=pytest.mark.long)])
+def release(request: pytest.FixtureRequest) -> str:
+    """A release of Trino."""
+    found: str = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Both, with a schema, a table and views that their users made."""
     folder = tmp_path_factory.mktemp("trino")
     state = folder / "state.yaml"
     grants = [(user, "allow", privilege, entity) for user, privilege, entity in LAKE_GRANTS]
     grants += [grant for seed in GENERATED for grant in rights(seed)]
     state.write_text(STATE.read_text(encoding="utf-8") + "".join(row(*one) for one in grants), encoding="utf-8")
-    with door_server(folder, "trino/476", "trino", state) as door:
+    with door_server(folder, f"trino/{release}", "trino", state) as door:
         addresses = {"opa.policy.uri": "allow", "opa.policy.batched-uri": "batch"}
-        with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql:
+        with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga", version=release) as sql:
             for user, statement in (
                 ("olga", "CREATE SCHEMA memory.lab"),
                 ("olga", "CREATE SCHEMA memory.secret"),
@@ -185,8 +192,8 @@ CHANGES = [
     ("mia", "ALTER TABLE lake.lab.facts EXECUTE expire_snapshots(retention_threshold => '7d')", False),
     ("noa", "ALTER TABLE lake.lab.facts EXECUTE optimize", False),
     ("mia", "CALL lake.system.rollback_to_snapshot('lab', 'facts', 1)", False),
-    ("mia", "SET SESSION lake.compression_codec = 'ZSTD'", True),
-    ("noa", "SET SESSION lake.compression_codec = 'ZSTD'", False),
+    ("mia", "SET SESSION lake.projection_pushdown_enabled = false", True),
+    ("noa", "SET SESSION lake.projection_pushdown_enabled = false", False),
     ("noa", "ALTER TABLE lake.lab.facts SET PROPERTIES format_version = 2", False),
     ("pia", "ALTER TABLE lake.lab.facts SET PROPERTIES format_version = 2", True),
     ("mia", "CREATE MATERIALIZED VIEW lake.lab.mine AS SELECT k FROM lake.lab.facts", False),
@@ -308,7 +315,7 @@ LAKE_OF_MIA = (
 
 
 @pytest.fixture(scope="module")
-def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def filtered(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A table with row filters and column masks."""
     folder = tmp_path_factory.mktemp("filtered")
     (folder / "trino.yaml").write_text(trino_filters.policy(), encoding="utf-8")
@@ -326,7 +333,7 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     }
     with (
         door_server(folder, folder / "trino.yaml", "trino", folder / "state.json") as door,
-        trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql,
+        trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga", version=release) as sql,
     ):
         for statement in (
             "CREATE SCHEMA lake.lab",
