@@ -158,7 +158,7 @@ def test_foreign_rights_stay_unless_revoking_them_is_requested(
     (tmp_path / "record.json").unlink()
     found = pushes(State(grants=()))
     assert not found.plan.changes
-    assert "SELECT_TABLE on schema hive.sa les to role ana lyst" in map(str, found.plan.foreign)
+    assert "SELECT_TABLE on schema hive/sa les to role ana lyst" in map(str, found.plan.foreign)
     assert rows(imported(server, program)) == rows(STATE)
     pushes(State(grants=()), revoke_foreign=True)
     assert not imported(server, program).grants

@@ -206,13 +206,13 @@ def test_drift_is_seen_and_mended(url: str, pushes: Pusher) -> None:
     run(url, "revoke select on sales.orders from ann", "grant delete on sales.orders to cy")
     found = pushes(state, apply=False)
     assert found.drifted
-    assert list(map(str, found.plan.grant)) == ["SELECT on table sales.orders to login ann"]
+    assert list(map(str, found.plan.grant)) == ["SELECT on table sales/orders to login ann"]
     public = "USAGE on schema public to everyone"
-    assert sorted(map(str, found.plan.foreign)) == ["DELETE on table sales.orders to login cy", public]
+    assert sorted(map(str, found.plan.foreign)) == ["DELETE on table sales/orders to login cy", public]
     pushes(state)
     assert tries(url, "ann", "select * from sales.orders")
     run(url, "create table sales.new (plain int)")
-    assert list(map(str, pushes(state, apply=False).plan.grant)) == ["SELECT on table sales.new to login ann"]
+    assert list(map(str, pushes(state, apply=False).plan.grant)) == ["SELECT on table sales/new to login ann"]
 
 
 def test_an_owner_is_changed_and_has_no_more_than_the_mapping_says(
@@ -290,7 +290,7 @@ def test_a_right_that_the_database_ignores_is_an_error(
     state = State(grants=(Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=ORDERS),))
     address = sqlalchemy.make_url(url).set(username="pusher").render_as_string()
     with pytest.raises(
-        PushError, match=r"the database did not carry out the plan: SELECT on table sales\.orders to login ann"
+        PushError, match=r"the database did not carry out the plan: SELECT on table sales/orders to login ann"
     ):
         push(program, state, document, address, pusher="lake", apply=True)
     assert run(url, "select pusher from privtab.pushed") == [("other",)]
@@ -347,7 +347,7 @@ def test_objects_logins_and_databases_that_are_not_there_are_told(url: str, push
         service_admins=("root",),
     )
     found = pushes(state, expand=False)
-    assert found.desired.absent == {"login zoe": 1, "table sales.gone": 1}
+    assert found.desired.absent == {"login zoe": 1, "table sales/gone": 1}
     assert found.desired.outside == 1
     assert found.desired.left_out == {
         "COMMENT: only an owner may comment in PostgreSQL": 1,

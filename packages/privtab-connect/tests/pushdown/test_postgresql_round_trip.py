@@ -258,7 +258,7 @@ def test_what_public_may_execute_is_what_rows_say(url: str, program: Program) ->
     assert run(url, asked) == [("f(integer)",)]
     assert not pushed(url, program, state).drifted
     run(url, "grant execute on procedure wipe() to ann")
-    assert list(map(str, pushed(url, program, state).plan.foreign)) == ["EXECUTE on function public.wipe to login ann"]
+    assert list(map(str, pushed(url, program, state).plan.foreign)) == ["EXECUTE on function public/wipe to login ann"]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_policies_of_others_stay_and_are_reported(pushes: Pusher, program: Progr
     ann = Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=Entity("table", "sales/orders"))
     found = pushes(State(grants=(ann,)))
     assert not found.plan.changes
-    assert list(map(str, found.plan.foreign)) == ["select on table sales.orders to group hr"]
+    assert list(map(str, found.plan.foreign)) == ["select on table sales/orders to group hr"]
     assert found.unread == ("policy 2 `p2`", "policy 3 `p3`")
     assert found.drifted
     more = replace(ann, effect="deny", grantee="user:eve")

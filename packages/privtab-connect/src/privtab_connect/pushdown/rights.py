@@ -46,8 +46,8 @@ class Object:
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        """As in reports: `table sales.orders`."""
-        return f"{self.kind} {'.'.join(self.names)}".rstrip()
+        """As in reports, and in those of an import: `table sales/orders`."""
+        return f"{self.kind} {'/'.join(self.names)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, order=True)
