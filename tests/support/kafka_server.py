@@ -33,7 +33,7 @@ BESIDE_4 = (
 """Jars that Kafka 3 has, and Kafka 4 has not."""
 BROKER, ANONYMOUS = "broker", "ANONYMOUS"
 PASSWORD = "secret"  # noqa: S105  (of the test alone)
-START_SECONDS, COMMAND_SECONDS = 120, 60
+START_SECONDS, COMMAND_SECONDS = 240, 240
 DENIED = re.compile(r"\w+AuthorizationException|[Aa]uthorization failed|Not authorized to access \w+")
 UNADDRESSED = "org.apache.kafka.tools.ProducerPerformance"
 """The tool for transactions, which finds the broker in its configuration alone."""

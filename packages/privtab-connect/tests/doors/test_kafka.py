@@ -236,7 +236,7 @@ def plainly(broker: Kafka, user: str, topic: str) -> Output:
 
 def consume(broker: Kafka, user: str, topic: str, group: str) -> Output:
     words = ("--topic", topic, "--group", group, "--consumer.config", "CONFIG", "--from-beginning")
-    limits = ("--max-messages", "1", "--timeout-ms", "10000")
+    limits = ("--max-messages", "1", "--timeout-ms", "20000")
     return broker.run(user, "org.apache.kafka.tools.consumer.ConsoleConsumer", *words, *limits)
 
 
