@@ -402,7 +402,6 @@ def test_grants_on_whatever_polaris_has_are_of_its_own_kind(tmp_path: Path) -> N
     assert len(found.not_taken) == len(unnamed) + len(crossed)
 
 
-
 UNITY = """\
 privtab: 1
 system: unity
