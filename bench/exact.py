@@ -29,8 +29,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "explain, denied": ("explain", "u1", "OPERATION", "RESOURCE", "-p", "p.yaml", "-s", "s.json", "WITH"),
     "who-can": ("who-can", "OPERATION", "RESOURCE", "-p", "p.yaml", "-s", "s.json", "WITH"),
     "what-can": ("what-can", "all", "-p", "p.yaml", "-s", "s.json"),
-    "paths": ("paths", "ann", "-p", "g.yaml", "-s", "s.json"),
-    "paths --operation": ("paths", "all", "RESOURCE", "--operation", "OPERATION", "-p", "g.yaml", "-s", "s.json"),
+    "paths": ("what-can", "ann", "--steps", "any", "-p", "g.yaml", "-s", "s.json"),
+    "paths to an operation": ("what-can", "all", "RESOURCE", "--gain", "can OPERATION", "-p", "g.yaml", "-s", "s.json"),
 }
 SECONDS = 60
 """Processor time after which a process is ended."""

@@ -158,7 +158,7 @@ def test_commands_take_active_roles(privtab: Callable[..., Any], folder: Path) -
     nothing = json.loads(privtab("what-can", "ben", "--caller", "no-roles", "--format", "json", *options).out)
     assert everything["count"] > nothing["count"] == 0
     assert privtab("what-can", "ben", "--caller", "role:boss", *options).code == 2
-    assert privtab("paths", "ben", "READ", ITEM, "--caller", "no-roles", *options).code == 0
+    assert privtab("what-can", "ben", ITEM, "--gain", "READ", "--caller", "no-roles", *options).code == 0
     both = privtab("explain", "ben", "read", ITEM, "--caller", "role:clerk", "--caller", "no-roles", *options)
     assert (both.code, "exclude each other" in both.err) == (2, True)
     plain = privtab("explain", "ben", "read", ITEM, "--caller", "role:clerk", "-p", folder / "plain.yaml", *options[2:])

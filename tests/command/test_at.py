@@ -78,7 +78,7 @@ def test_questions_about_a_moment(privtab: Callable[..., Any], policy: Path, tim
     what = ["what-can", "ann", "-p", policy, "-s", timed]
     assert "open" in privtab(*what, "--at", "2026-04-15T00:00Z").out
     assert "open" not in privtab(*what, "--at", MARCH).out
-    paths = ["paths", "cleo", "item:s/a/x", "--operation", "read", "-p", policy, "-s", timed, "--at"]
+    paths = ["what-can", "cleo", "item:s/a/x", "--gain", "can read", "-p", policy, "-s", timed, "--at"]
     assert privtab(*paths, "2026-04-15T00:00Z").code == 0
 
 

@@ -75,7 +75,7 @@ def test_answers_spell_conditions_as_the_table_does(privtab: Callable[..., Any],
     assert '✓ "USE CATALOG" (catalog:c)' in allowed
     assert "ALL PRIVILEGES granted to user:ann at schema:c/s (which implies USE SCHEMA)" in allowed
     assert '"ALL PRIVILEGES"' in privtab("who-can", "read", "table:c/s/t", *asked).out
-    assert privtab("paths", "bob", "ALL PRIVILEGES", "schema:c/s", *asked).code == 0
+    assert privtab("what-can", "bob", "schema:c/s", "--gain", "ALL PRIVILEGES", *asked).code == 0
 
 
 def test_a_wrong_name_is_one_finding_at_its_place(privtab: Callable[..., Any], unity: Path) -> None:

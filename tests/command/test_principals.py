@@ -42,7 +42,7 @@ def test_rights_of_a_group_or_a_role(privtab: Privtab, policy: Path, staffed: Pa
 
 
 def test_only_users_ask(privtab: Privtab, policy: Path, staffed: Path) -> None:
-    for command in (["explain", "group:staff", "read", "item:s/a/x"], ["paths", "role:clerk"]):
+    for command in (["explain", "group:staff", "read", "item:s/a/x"], ["what-can", "role:clerk", "--steps", "any"]):
         ran = privtab(*command, "-p", policy, "-s", staffed)
         assert ran.code == 2
         assert f"only a user can be a subject; `what-can {command[1]}` tells what it gives" in ran.err
@@ -67,8 +67,11 @@ def test_wildcards_are_no_principals(privtab: Privtab, policy: Path, staffed: Pa
         (["what-can", "role:clerc"], "`role:clerc` is not in the state; did you mean `role:clerk`?"),
         (["what-can", "group:staf"], "`group:staf` is not in the state; did you mean `group:staff`?"),
         (["what-can", "ben", "store:t"], "`store:t` is not in the state"),
-        (["paths", "bem", "READ", "item:s/a/x"], "`user:bem` is not in the state; did you mean `user:ben`?"),
-        (["paths", "bem", "item:s/a/x", "--operation", "read"], "`user:bem` is not in the state"),
+        (
+            ["what-can", "bem", "item:s/a/x", "--gain", "READ"],
+            "`user:bem` is not in the state; did you mean `user:ben`?",
+        ),
+        (["what-can", "bem", "item:s/a/x", "--gain", "can read"], "`user:bem` is not in the state"),
     ],
 )
 def test_unknown_names_are_noted(privtab: Privtab, policy: Path, staffed: Path, command: list[str], note: str) -> None:
@@ -132,7 +135,7 @@ def test_commands_name_their_own_options(privtab: Privtab, policy: Path, staffed
         assert ran.code == 2
         assert "needs `--with to=TYPE:PATH`: an entity of type shelf" in ran.err
         assert "context.with" not in ran.err
-    ran = privtab("paths", "ben", "read", "item:s/a/x", "-p", policy, "-s", staffed)
+    ran = privtab("what-can", "ben", "item:s/a/x", "--gain", "read", "-p", policy, "-s", staffed)
     assert "ask for it by `item:s/a/x --operation read`" in ran.err
     ran = privtab("who-can", "item:s/a/x", "read", "-p", policy, "-s", staffed)
     assert "write `who-can OP ENTITY`, the operation first" in ran.err

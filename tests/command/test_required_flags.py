@@ -32,17 +32,19 @@ def test_questions_require_the_flag(privtab: Callable[..., Any], clinic: list[st
     assert "no row uses a flag `ppi`" in privtab(*ask, "--with", "ppi=false", *clinic).err
 
 
-@pytest.mark.parametrize("ask", [["file:w/1", "--operation", "read"], ["READ", "file:w/1"], []])
+@pytest.mark.parametrize(
+    "ask", [["file:w/1", "--gain", "can read"], ["file:w/1", "--gain", "READ"], ["--steps", "any"]]
+)
 def test_paths_require_the_flag(privtab: Callable[..., Any], clinic: list[str], ask: list[str]) -> None:
-    forgot = privtab("paths", "ann", *ask, *clinic)
+    forgot = privtab("what-can", "ann", *ask, *clinic)
     assert forgot.code == 2, forgot.out
     assert NEEDS in forgot.err
-    assert privtab("paths", "ann", *ask, "--with", "pii=false", *clinic).code == 0
+    assert privtab("what-can", "ann", *ask, "--with", "pii=false", *clinic).code == 0
 
 
 def test_paths_go_by_the_flag(privtab: Callable[..., Any], clinic: list[str]) -> None:
     output = {
-        flag: privtab("paths", "ann", "file:w/1", "--operation", "read", "--with", flag, *clinic).out
+        flag: privtab("what-can", "ann", "file:w/1", "--gain", "can read", "--with", flag, *clinic).out
         for flag in ("pii=false", "pii")
     }
     assert output["pii=false"].startswith("HELD")

@@ -387,7 +387,6 @@ def test_json_holds_witnesses_that_decide_takes(privtab: Run, tmp_path: Path) ->
                     requests_file,
                     "--engine",
                     "reference",
-                    "--allow-partial",
                 )
                 assert json.loads(decided.out)["decision"] == (witness[side]["answer"] == "allow"), decided.err
 

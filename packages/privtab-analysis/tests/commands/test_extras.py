@@ -22,7 +22,7 @@ STATE = str(POLICIES / "gravitino" / "state.yaml")
             ["filter", "ann", "load", "table", "--dialect", "sqlite", "--rows", "store:rows.db", "--table", "rows"],
             "`--rows store:…` needs sqlalchemy",
         ),
-        ("sqlalchemy", ["paths", "ann"], "a path through a store needs sqlalchemy"),
+        ("sqlalchemy", ["what-can", "ann", "--steps", "any"], "a path through a store needs sqlalchemy"),
     ],
 )
 def test_a_missing_library_is_named(library: str, arguments: list[str], said: str, tmp_path: Path) -> None:

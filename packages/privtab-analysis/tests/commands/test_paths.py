@@ -37,7 +37,7 @@ def options(tmp_path: Path) -> list[str]:
 
 
 def test_the_steps_to_a_goal(privtab: Callable[..., Any], options: list[str]) -> None:
-    ran = privtab("paths", "ann", "owner", "room:c/r", *options)
+    ran = privtab("what-can", "ann", "room:c/r", "--gain", "owner", *options)
     assert ran.code == 0, ran.err
     assert ran.out.startswith("PATH  user:ann to owner (room:c/r) in 2 steps\n")
     words = [line.split() for line in ran.out.splitlines()]
@@ -48,7 +48,7 @@ def test_the_steps_to_a_goal(privtab: Callable[..., Any], options: list[str]) ->
 
 
 def test_an_operation_as_the_goal(privtab: Callable[..., Any], options: list[str]) -> None:
-    ran = privtab("paths", "ann", "room:c/r", "--operation", "rule", *options, "--format", "json")
+    ran = privtab("what-can", "ann", "room:c/r", "--gain", "can rule", *options, "--format", "json")
     value = json.loads(ran.out)
     assert value["reachable"] is True
     assert [step["operation"] for step in value["path"]["steps"]] == ["join", "claim"]
@@ -56,23 +56,25 @@ def test_an_operation_as_the_goal(privtab: Callable[..., Any], options: list[str
 
 
 def test_no_path_and_no_need_of_one(privtab: Callable[..., Any], options: list[str]) -> None:
-    assert privtab("paths", "ben", "owner", "room:c/r", *options).out.startswith("NO PATH  user:ben cannot")
-    assert privtab("paths", "ben", "member", "club:c", *options).out.startswith("HELD  user:ben has")
-    short = privtab("paths", "ann", "owner", "room:c/r", "--max-steps", "1", *options)
+    assert privtab("what-can", "ben", "room:c/r", "--gain", "owner", *options).out.startswith(
+        "NO PATH  user:ben cannot"
+    )
+    assert privtab("what-can", "ben", "club:c", "--gain", "member", *options).out.startswith("HELD  user:ben has")
+    short = privtab("what-can", "ann", "room:c/r", "--gain", "owner", "--steps", "1", *options)
     assert "within 1 step" in short.out
 
 
 def test_all_that_one_could_gain(privtab: Callable[..., Any], options: list[str]) -> None:
-    ran = privtab("paths", "ann", *options)
+    ran = privtab("what-can", "ann", "--steps", "any", *options)
     assert "2 rights on existing entities" in ran.out
     assert "build room:c/new: owner (room:c/new)" in ran.out
-    ben = json.loads(privtab("paths", "ben", *options, "--format", "json").out)
+    ben = json.loads(privtab("what-can", "ben", "--steps", "any", *options, "--format", "json").out)
     assert ben["gains"] == []
     assert ben["makes"] == [{"operation": "build", "resource": "room:c/new", "brings": ["owner (room:c/new)"]}]
 
 
 def test_everybody(privtab: Callable[..., Any], options: list[str]) -> None:
-    ran = privtab("paths", "--all", *options)
+    ran = privtab("what-can", "--all", *options)
     assert ran.code == 1, "somebody could gain something"
     assert ran.err == "3 escalations of 2 users\n"
     assert "a stranger could gain member (club:c)" in ran.out
@@ -80,7 +82,7 @@ def test_everybody(privtab: Callable[..., Any], options: list[str]) -> None:
 
 
 def test_nobody(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
-    ran = privtab("paths", "--all", "-p", policy, "-s", state)
+    ran = privtab("what-can", "--all", "-p", policy, "-s", state)
     assert ran.code == 0
     assert ran.out.startswith("no user can gain anything on existing entities\n\nnot considered: what other users do")
 
@@ -89,17 +91,23 @@ def test_nobody(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     "words",
     [
         [],
+        ["--steps", "any"],
         ["ann", "--all"],
-        ["ann", "KEY"],
-        ["ann", "KEY", "room:c/r", "--operation", "rule"],
-        ["ann", "--operation", "rule"],
-        ["ann", "KEYS", "room:c/r"],
-        ["ann", "KEY", "room:c"],
-        ["ann", "room:c/r", "--operation", "rul"],
+        ["--all", "--gain", "KEY"],
+        ["--all", "room:c/r", "--gain", "KEY"],
+        ["ann", "--gain", "KEY"],
+        ["ann", "room:c/r", "--steps", "any"],
+        ["ann", "room:c/r", "--gain", "KEYS"],
+        ["ann", "room:c", "--gain", "KEY"],
+        ["ann", "room:c/r", "--gain", "can rul"],
+        ["ann", "--steps", "0"],
+        ["ann", "--steps", "few"],
+        ["ann", "--authorise", "owners=rule"],
+        ["ann", "--steps", "any", "--format", "csv"],
     ],
 )
 def test_impossible_goals_are_bad_usage(privtab: Callable[..., Any], options: list[str], words: list[str]) -> None:
-    ran = privtab("paths", *words, *options)
+    ran = privtab("what-can", *words, *options)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err
 
@@ -135,17 +143,17 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_row_that_lets_a_user_grant_is_a_path(privtab: Callable[..., Any], lake: list[str]) -> None:
-    ran = privtab("paths", "ann", "READ", "table:l/t", *lake)
+    ran = privtab("what-can", "ann", "table:l/t", "--gain", "READ", *lake)
     assert ran.out.startswith("PATH  user:ann to READ (table:l/t) in 1 step\n")
     words = [line.split() for line in ran.out.splitlines()]
     assert words[1][:3] == ["1", "grant_privilege", "table:l/t"]
     assert words[2] == ["lets", "them", "add", "grants", "in", "a", "store"]
     assert words[4] == ["brings", "READ", "(table:l/t)"]
-    assert privtab("paths", "cleo", "READ", "table:l/t", *lake).out.startswith("NO PATH  ")
+    assert privtab("what-can", "cleo", "table:l/t", "--gain", "READ", *lake).out.startswith("NO PATH  ")
 
 
 def test_an_administrator_by_settings_counts(privtab: Callable[..., Any], lake: list[str]) -> None:
-    ran = privtab("paths", "ben", "READ", "table:l/t", *lake, "--format", "json")
+    ran = privtab("what-can", "ben", "table:l/t", "--gain", "READ", *lake, "--format", "json")
     value = json.loads(ran.out)
     assert value["path"]["certain"] is True
     assert [step["operation"] for step in value["path"]["steps"]] == ["set_owner", "grant_privilege"]
@@ -155,12 +163,12 @@ def test_an_administrator_by_settings_counts(privtab: Callable[..., Any], lake: 
 
 def test_what_is_not_followed_is_not_denied(privtab: Callable[..., Any], lake: list[str]) -> None:
     Path("lake.yaml").write_text(GRANTING.replace("grant_privilege: MANAGE (table) or", "grant_privilege:"))
-    assert privtab("paths", "ann", "READ", "table:l/t", *lake).out.startswith("NO PATH  ")
-    ran = privtab("paths", "ann", "READ", "table:l/t", *lake, "--authorise", "attributes=read")
+    assert privtab("what-can", "ann", "table:l/t", "--gain", "READ", *lake).out.startswith("NO PATH  ")
+    ran = privtab("what-can", "ann", "table:l/t", "--gain", "READ", *lake, "--authorise", "attributes=read")
     assert ran.out.startswith("NO PATH  "), "she may not read it"
     Path("lake.yaml").write_text(
         GRANTING.replace("MANAGE (table) or", "").replace("drop: owner (lake)", "drop: MANAGE (table)")
     )
-    ran = privtab("paths", "ann", "READ", "table:l/t", *lake, "--authorise", "attributes=drop")
+    ran = privtab("what-can", "ann", "table:l/t", "--gain", "READ", *lake, "--authorise", "attributes=drop")
     assert ran.out.startswith("PERHAPS  ")
     assert "`drop` on `table` lets them change attributes" in ran.out

@@ -61,7 +61,32 @@ def shown_number(limit: int | None, format_: str, most: int) -> int:
     return limit if limit is not None else most if format_ == "text" else 0
 
 
-StepsOption = Annotated[int | None, option("--max-steps N", "Ignore longer paths.", min=1)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathOptions:
+    """Options for what a user could gain in several steps."""
+
+    steps: Annotated[
+        str | None, option("--steps N", "Instead, what they could gain by operations in N steps; `any`: in any number.")
+    ] = None
+    gain: Annotated[
+        str | None,
+        option(
+            "--gain WHAT", "How they could gain this on ENTITY: a privilege, a set, owner, member, or 'can OPERATION'."
+        ),
+    ] = None
+    everyone: Annotated[
+        bool,
+        option("--all", "What any user of the state, or an unknown user, could gain; exits with 1 if there is any."),
+    ] = False
+    authorise: AuthoriseOption = None
+
+    def most_steps(self) -> int | None:
+        """The most steps; None for any number. Raises UsageError."""
+        if self.steps in (None, "any"):
+            return None
+        if not (self.steps.isdecimal() and self.steps.isascii() and int(self.steps)):
+            raise UsageError(f"`--steps {self.steps}`: write a number from 1, or any")
+        return int(self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ def compare_states(policy: str | None, options: StateDiffOptions, fail_on: list[
         if needing:
             raise UsageError(f"`{needing[0]}` needs a policy: give it as A")
     program = None if policy is None else load_policy(policy)
-    sides = _Sides(program, before, after, options.without or [], options.allow_partial)
+    sides = _Sides(program, before, after, options.without or [])
     with no_collection(keep=True):
         found = sides.compared(time_ns() if options.at is None else options.at)
         _print(found, (str(before), sides.after_shown), format_, options.limit, decisions=program is not None)
@@ -71,7 +71,6 @@ class _Sides:
     before: Path
     after: Path | None
     without: list[str]
-    allow_partial: bool
     partial: bool = False
 
     @property
@@ -112,7 +111,7 @@ class _Sides:
 
     def _state(self, path: Path) -> tuple[State, Places]:
         assert self.program is not None
-        state, places, partial = load_state(self.program, path, allow_partial=self.allow_partial, for_queries=True)
+        state, places, partial = load_state(self.program, path, for_queries=True)
         self.partial |= partial
         return state, places
 
@@ -123,8 +122,8 @@ class _Sides:
         rows = load_rows(None, path)
         errors = [finding for finding in rows.findings if finding.severity == "error"]
         show_findings(errors)
-        if errors and not self.allow_partial:
-            stop(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
+        if errors:
+            stop(f"{len(errors)} wrong row(s) in {path}: mend them")
         return rows
 
     def _without(self, rows: RawState) -> RawState:

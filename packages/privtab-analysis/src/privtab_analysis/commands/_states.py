@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from privtab.base import dataclass
-from privtab.command import AtOption, PartialOption, option
+from privtab.command import AtOption, option
 
 MOST_LINES = 60
 """Default maximum of lines shown of a comparison of states."""
@@ -35,4 +35,3 @@ class StateDiffOptions:
         ),
     ] = None
     at: AtOption = None
-    allow_partial: PartialOption = False

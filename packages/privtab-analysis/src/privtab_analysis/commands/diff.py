@@ -82,7 +82,7 @@ def run(
         compare_states(before, states, fail_on, format_)
         return
     if states != StateDiffOptions():
-        raise UsageError("`--without`, `--limit`, `--at` and `--allow-partial` are about states: give `--state`")
+        raise UsageError("`--without`, `--limit` and `--at` are about states: give `--state`")
     from privtab_analysis.commands._diff import programs, sides
     from privtab_analysis.diff import diff as compare
     from privtab_analysis.diff.nodes import Verdict

@@ -81,7 +81,7 @@ def run(
     with needing("`privtab filter`", "filter"):
         import_module("sqlglot")  # before a state is read
     with err().spinner("reading the state"):
-        state, _, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
+        state, _, partial = load_state(program, asked.state, for_queries=True)
         engine = OpenEngine.of(policy_artifacts(program).program, index_document(program, state), asked.moment())
         found = filter_of(engine.engine, request, engine.window)
     columns = found.quoted_levels(dialect) | parse_key_values(

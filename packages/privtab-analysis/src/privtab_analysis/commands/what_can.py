@@ -1,4 +1,4 @@
-"""`privtab what-can`: list what a user, group or role may do."""
+"""`privtab what-can`: list what a user, group or role may do, or could gain."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from privtab.base import UsageError, count
 from privtab.command import QuestionOptions, argument, err, fail_if, out, print_error, print_if_data
 from privtab_analysis.commands._ask import (
+    PathOptions,
     RequestOptions,
     TableFormatOption,
     entity,
@@ -29,17 +30,18 @@ MOST_LINES = 60
 
 
 def run(
-    user: Annotated[str, argument("USER", "A user, or group:NAME or role:NAME.")],
+    user: Annotated[str | None, argument("USER", "A user, or group:NAME or role:NAME.")] = None,
     resource: Annotated[
         str | None, argument("ENTITY", "Only on this entity. (default: all that the state names)")
     ] = None,
     *,
+    paths: PathOptions,
     carried: RequestOptions,
-    limit: Annotated[int | None, limit_option("lines", MOST_LINES)] = None,
+    limit: Annotated[int | None, limit_option("lines, or of paths", MOST_LINES)] = None,
     asked: QuestionOptions,
     format_: TableFormatOption = "text",
 ) -> None:
-    """List what a user, group or role may do, on every entity that the state names or on one.
+    """List what a user, group or role may do, on every entity that the state names or on one; or what a user could gain.
 
     For a group or a role: the permissions of a user who holds nothing else.
 
@@ -47,11 +49,28 @@ def run(
 
     An operation with further objects is listed if some entities of the state fit them.
 
+    With `--steps`, `--gain` or `--all`: what a user could gain by operations that grant it or change a store, step by step. Every
+    answer says which changes are not considered.
+
     Example:
       privtab what-can alice -p gravitino/1.1.0 -s sample:gravitino
       privtab what-can alice table:demo/hive/sales/orders -p gravitino/1.1.0 -s sample:gravitino
       privtab what-can role:analyst -p gravitino/1.1.0 -s sample:gravitino
+      privtab what-can ben --steps any -p lake.yaml -s state.yaml
+      privtab what-can ben table:l/web/t --gain SELECT -p lake.yaml -s state.yaml
+      privtab what-can ben schema:l/web --gain 'can drop' -p lake.yaml -s state.yaml
+      privtab what-can --all -p lake.yaml -s state.yaml
     """
+    if (user is None) != paths.everyone:
+        raise UsageError("name a USER, or ask for every user with `--all`")
+    if paths.steps is not None or paths.gain is not None or paths.everyone:
+        from privtab_analysis.commands._paths import find_paths
+
+        find_paths(user, resource, paths, carried, asked, limit, format_)
+        return
+    assert user is not None
+    if paths.authorise is not None:
+        raise UsageError("`--authorise` is about what they could gain: give `--steps`, `--gain` or `--all`")
     from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import notes as unknown
     from privtab_analysis.permissions import what_can as find_operations

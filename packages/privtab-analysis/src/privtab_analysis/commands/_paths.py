@@ -1,20 +1,17 @@
-"""`privtab paths`: find how a user could gain privileges by operations that grant."""
+"""`privtab what-can --steps`: find how a user could gain privileges by operations that grant."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from privtab.base import UsageError, count, dataclass, load_plugin, needing
 from privtab.command import (
-    FormatOption,
     QuestionOptions,
     Terminal,
-    argument,
     err,
     fail_if,
-    option,
     out,
     print_if_data,
 )
@@ -32,51 +29,43 @@ if TYPE_CHECKING:
     from privtab_analysis.goals import Goal
     from privtab_analysis.paths import ReachableRights
 
-PANEL = "Ask"
-
 MAX_PATHS = 20
 """Default maximum of paths shown as text."""
+OPERATION = "can "
+"""Begins an operation as a goal, as in conditions."""
 
 
-def run(
-    user: Annotated[str | None, argument("USER", "The user who would act.")] = None,
-    target: Annotated[
-        str | None, argument("PRIVILEGE", "A privilege, a set, `owner` or `member`; omit with --operation.")
-    ] = None,
-    resource: Annotated[str | None, argument("ENTITY", "The entity, as type:path.")] = None,
-    *,
-    operation: Annotated[
-        str | None, option("--operation OP", "Find paths to an operation on ENTITY instead.", kind="OPERATION")
-    ] = None,
+def find_paths(
+    user: str | None,
+    resource: str | None,
+    options: ask.PathOptions,
     carried: ask.RequestOptions,
-    all_users: Annotated[bool, option("--all", "Search for every user of the state, and for an unknown user.")] = False,
-    max_steps: ask.StepsOption = None,
-    authorise: ask.AuthoriseOption = None,
-    limit: Annotated[int | None, ask.limit_option("paths", MAX_PATHS)] = None,
     asked: QuestionOptions,
-    format_: FormatOption = "text",
+    limit: int | None,
+    format_: str,
 ) -> None:
     """Show how a user could gain a privilege in several steps, using operations that grant it or change a store.
 
-    Without a target: everything that the user could gain. Every answer says which changes are not considered.
-
-    With `--all`: everything that any user could gain on existing entities; exits with 1 if any could.
-
-    Example:
-      privtab paths ben SELECT table:l/web/t -p lake.yaml -s state.yaml
-      privtab paths ben schema:l/web --operation drop -p lake.yaml -s state.yaml
-      privtab paths ben -p lake.yaml -s state.yaml
-      privtab paths --all -p lake.yaml -s state.yaml
+    Without a goal: everything that the user could gain. Every answer says which changes are not considered. With `--all`:
+    everything that any user could gain on existing entities; exits with 1 if any could.
     """
     from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import notes as unknown
     from privtab_analysis.goals import goal, operation_goal
 
-    _check(user, target, resource, operation, all_users=all_users)
+    all_users, target = options.everyone, options.gain
+    if (resource is None) != (target is None):
+        raise UsageError("a goal has both: what-can USER ENTITY --gain PRIVILEGE, or --gain 'can OPERATION'")
+    if all_users and target is not None:
+        raise UsageError("`--all` is about every goal: leave ENTITY and `--gain` out")
+    if format_ == "csv":
+        raise UsageError("paths are text or JSON: leave `--format csv` out")
+    is_operation = target is not None and target.startswith(OPERATION)
+    max_steps = options.most_steps()
     program = asked.program()
     with needing("a path through a store", "store"):
-        authority = load_plugin("privtab.states", "store").authority(program, authorise or ())
-    found = carried.general(program, objects=operation is not None)
+        authority = load_plugin("privtab.states", "store").authority(program, options.authorise or ())
+    found = carried.general(program, objects=is_operation)
     loaded, _, partial = asked.rows(program)
     reference = Reference(program, loaded)
     active = carried.active_roles(program)
@@ -100,38 +89,19 @@ def run(
         return
     assert user is not None
     name = ask.user_name(user)
-    about = resource if operation is None and resource is not None else target
-    known_entities = [
-        e for e in map(ask.entity, [about] if target is not None and about else []) if e.type in program.entities
-    ]
+    known_entities = [e for e in map(ask.entity, [resource] if resource else []) if e.type in program.entities]
     principals = [f"user:{name}", *(f"group:{group}" for group in groups)]
     query.notes = notes = unknown(program, loaded, principals, known_entities)
-    if target is None:
+    if target is None or resource is None:
         query.gains(name)
-    elif operation is not None:
-        query.target(name, operation_goal(reference, operation, ask.entity(target), found.objects, found.flags))
+    elif is_operation:
+        wanted = target.removeprefix(OPERATION)
+        query.target(name, operation_goal(reference, wanted, ask.entity(resource), found.objects, found.flags))
     else:
-        assert resource is not None
         query.target(name, goal(reference, target, ask.entity(resource)))
     if format_ != "json":
         ask.show_notes(notes)
     fail_if(partial)
-
-
-def _check(
-    user: str | None, target: str | None, resource: str | None, operation: str | None, *, all_users: bool
-) -> None:
-    """Check which arguments and options may be combined."""
-    if all_users:
-        if user is not None or operation is not None:
-            raise UsageError("`--all` is about every user and every target: leave USER and --operation out")
-    elif user is None:
-        raise UsageError("name a USER, or ask for every user with `--all`")
-    elif operation is not None:
-        if target is None or resource is not None:
-            raise UsageError("with --operation write `paths USER ENTITY --operation OP`")
-    elif (target is None) != (resource is None):
-        raise UsageError("write `paths USER PRIVILEGE ENTITY`, or `paths USER ENTITY --operation OP`, or `paths USER`")
 
 
 @dataclass
