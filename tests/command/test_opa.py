@@ -26,8 +26,9 @@ def test_path_prints_the_opa_that_is_used(privtab: Callable[..., Any]) -> None:
 
 
 def test_an_installed_opa_is_not_installed_again(privtab: Callable[..., Any]) -> None:
-    ran = privtab("opa", "install")
-    assert (ran.code, ran.out) == (0, f"{binary.find()}\n")
+    for words in (["install"], ["path", "--install"], ["install", "--require-built"]):
+        ran = privtab("opa", *words)
+        assert (ran.code, ran.out) == (0, f"{binary.find()}\n")
 
 
 @pytest.mark.slow

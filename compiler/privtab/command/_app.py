@@ -182,8 +182,10 @@ def _run(arguments: Sequence[str]) -> int:
     if not arguments and "_PRIVTAB_COMPLETE" not in os.environ:
         sys.stdout.write(Path(__file__).with_name("start.txt").read_text(encoding="utf-8"))
         return errors.ExitCode.USAGE
-    if arguments[:1] in (["rollback"], ["status"]):
-        arguments = ["registry", *arguments]  # other programs call them so
+    if arguments[:1] in (["rollback"], ["status"]):  # other programs call them so, and the next
+        arguments = ["registry", *arguments]
+    elif arguments[:2] == ["opa", "install"]:
+        arguments = ["opa", "path", "--install", *arguments[2:]]
     try:
         if (call := _read_by_hand(arguments)) is None:
             _check_moved(arguments)

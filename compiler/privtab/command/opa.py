@@ -34,37 +34,29 @@ app = Commands(help="Find, build and run the pinned OPA.", no_args_is_help=True)
 RequireBuiltOption = Annotated[bool, option("--require-built", "Accept only an OPA that privtab built, unchanged.")]
 
 
-@app.command("install")
-def install(require_built: RequireBuiltOption = False) -> None:
-    """Install the pinned OPA, unless it is found already.
-
-    The build verifies every module by its hash. Standard error says which OPA is used, and why.
-
-    Example:
-      privtab opa install
-      privtab opa install --require-built
-    """
-    from privtab.engines.opa.binary import install as installed
-
-    with err().spinner("building OPA (some minutes)"):
-        path = installed(lambda line: err().print(line, style="dim"), require_built=require_built)
-    out().print(str(path))
-
-
 @app.command("path")
-def path(require_built: RequireBuiltOption = False) -> None:
+def path(
+    require_built: RequireBuiltOption = False,
+    install: Annotated[bool, option("--install", "Build the pinned OPA if there is none, some minutes.")] = False,
+) -> None:
     """Print the path of the OPA that privtab uses; standard error says why.
 
-    Exits with 3 if there is none.
+    Exits with 3 if there is none. A build verifies every module by its hash; `privtab opa install` is `privtab opa path --install`.
 
     Example:
       $(privtab opa path) version
+      privtab opa path --install --require-built
     """
-    from privtab.engines.opa.binary import choose
+    from privtab.engines.opa import binary
 
-    chosen = choose(require_built=require_built)
-    err().print(chosen.why, style="dim")
-    deliver(f"{chosen.path}\n")
+    if install:
+        with err().spinner("building OPA (some minutes)"):
+            found = binary.install(lambda line: err().print(line, style="dim"), require_built=require_built)
+    else:
+        chosen = binary.choose(require_built=require_built)
+        err().print(chosen.why, style="dim")
+        found = chosen.path
+    deliver(f"{found}\n")
 
 
 @app.command("run")
