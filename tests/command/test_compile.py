@@ -176,7 +176,7 @@ def test_the_readable_rego_passes_opa(privtab: Callable[..., Any], policy: Path,
 
 def test_wasm_comes_in_a_bundle_of_its_own(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
     for folder in ("one", "two"):
-        ran = privtab("compile", policy, "--wasm", "-o", tmp_path / folder)
+        ran = privtab("compile", policy, "--also", "wasm", "-o", tmp_path / folder)
         assert ran.code == 0, ran.err
     written = outputs(tmp_path / "one")
     assert written == outputs(tmp_path / "two")
@@ -193,7 +193,7 @@ def test_wasm_without_opa_writes_nothing(
     privtab: Callable[..., Any], policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVTAB_OPA", str(tmp_path / "none"))
-    ran = privtab("compile", policy, "--wasm", "-o", tmp_path / "build")
+    ran = privtab("compile", policy, "--also", "wasm", "-o", tmp_path / "build")
     assert ran.code == 3
     assert "OPA" in ran.err
     assert not (tmp_path / "build").exists()

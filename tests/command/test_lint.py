@@ -164,8 +164,6 @@ def test_fail_on_says_from_which_severity_on_a_run_fails(privtab: Callable[..., 
         (["--fail-on", "error"], 0),
         (["--fail-on", "warning"], 1),
         (["--fail-on", "note"], 1),
-        (["--strict"], 1),
-        (["--fail-on", "never", "--strict"], 0),
     ]:
         assert privtab("lint", policy, "--select", "P310", *words).code == code, words
     broken(policy)

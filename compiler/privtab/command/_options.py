@@ -94,7 +94,6 @@ class QuestionOptions(PolicyOptions):
 
     state: Annotated[Path, option("--state -s STATE", STATE_HELP)]
     at: AtOption = None
-    allow_partial: PartialOption = False
 
     def moment(self) -> int:
         """The moment of `--at`, or the present moment."""
@@ -104,7 +103,7 @@ class QuestionOptions(PolicyOptions):
         """The state of the moment and the positions of its rows, as `load_state` reads them for queries."""
         moment = self.moment()
         with err().spinner("reading the state"):
-            state, places, partial = load_state(program, self.state, allow_partial=self.allow_partial, for_queries=True)
+            state, places, partial = load_state(program, self.state, for_queries=True)
             return LoadedState(state.at(moment), places.some(state.held(moment)), partial)
 
 
@@ -141,7 +140,7 @@ def load_state(
         reason = (
             f"{len(stopping)} wrong row(s) in {path} may carry a denial" if may_deny else f"{path} was not read whole"
         )
-        stop(f"{reason}; `--allow-partial` continues without them")
+        stop(f"{reason}: mend them, or ask about a bundle without them (`privtab state pack --allow-partial`)")
     print_error(f"{problem}: answered without them")
     return LoadedState(state, places, partial=True)
 

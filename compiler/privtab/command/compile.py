@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 PANEL = "Start here"
 
+WASM = "wasm"
+"""The name of WebAssembly among the back ends of `--also`: bundles of it can be signed, unlike texts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
@@ -47,15 +50,13 @@ class CompileOptions:
     as_name: Annotated[
         str | None, option("--as NAME", "Another name for the system, to run two versions in one OPA.")
     ] = None
-    wasm: Annotated[
-        bool, option("--wasm", "Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install).")
-    ] = False
     also: Annotated[
         list[str] | None,
         option(
             "--also BACKEND",
-            f"Also write the output of this back end ({', '.join(backends.BACKENDS)}), in a folder named after it.",
-            names=backends.backend_names,
+            f"Also write the output of this back end ({', '.join(backends.BACKENDS)}), in a folder named after it; wasm: "
+            "bundles with the policy as WebAssembly, which needs OPA (privtab opa install).",
+            names=lambda: (*backends.backend_names(), WASM),
         ),
     ] = None
     door: DoorOption = None
@@ -82,7 +83,7 @@ def run(
       privtab compile
       privtab compile cdap/final cdap/initial@use_cases -o build
       privtab compile gravitino/1.1.0 --as gravitino_next
-      privtab compile cdap/final --wasm
+      privtab compile cdap/final --also wasm
       privtab compile cdap/final --also describe
       privtab compile cdap/final --signing-key prod.pem --signature scope=prod
       privtab compile lake.yaml --sharded --state state.yaml
@@ -90,7 +91,8 @@ def run(
     """
     signing = sign.signing_key()
     for name in compiling.also or ():
-        backends.backend(name)  # before a policy is read
+        if name != WASM:
+            backends.backend(name)  # before a policy is read
     from privtab.bundle.pack import Provenance
     from privtab.language.syntax.keys import policy_schema
     from privtab.pipeline import ChosenPolicy, policies_at, resolve_policy
@@ -172,9 +174,9 @@ def _compile(
     files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)
     files[f"{name}/program.json"] = listing()
     for backend in options.also or ():
-        backend_texts = backend_files(program, backend, artifacts)
+        backend_texts = backend_files(program, backend, artifacts) if backend != WASM else {}
         files |= {f"{name}/{backend}/{path}": text.encode() for path, text in backend_texts.items()}
-    if options.wasm:
+    if WASM in (options.also or ()):
         from privtab.engines.opa.binary import build_wasm
         from privtab.pipeline import wasm_modules
 

@@ -15,7 +15,7 @@ from privtab.base.files import STATE_HELP
 from privtab.base.request import Request
 from privtab.base.vocabulary import Vocabulary
 from privtab.command._engines import ENGINES, Answers, asked_at, engine_named, engine_names
-from privtab.command._options import AtOption, PartialOption, PolicyOptions, QuestionOptions
+from privtab.command._options import AtOption, PolicyOptions, QuestionOptions
 from privtab.command._output import fail_if, flush, print_error_line, print_line
 from privtab.command._parameters import option
 
@@ -40,7 +40,6 @@ def run(
         str | None, option("--url URL", "Ask a running OPA, which decides by its own bundles. Implies --engine opa.")
     ] = None,
     at: AtOption = None,
-    allow_partial: PartialOption = False,
 ) -> None:
     """Answer requests: one JSON line per request line, in order.
 
@@ -68,7 +67,7 @@ def run(
             answers, partial = stack.enter_context(asked_at(url, program.system)), False
         else:
             assert state is not None
-            asked = QuestionOptions(policy=policy.policy, state=state, at=at, allow_partial=allow_partial)
+            asked = QuestionOptions(policy=policy.policy, state=state, at=at)
             loaded, _, partial = asked.rows(program)
             answers = stack.enter_context(opened(program, loaded))
         wrong = _run(lines, answers, vocabulary(program))

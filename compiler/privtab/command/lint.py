@@ -54,7 +54,6 @@ def run(
     fail_on: Annotated[
         FailOn | None, option("--fail-on", "Lowest severity that fails the run.", show_default="error")
     ] = None,
-    strict: Annotated[bool, option("--strict", "The same as `--fail-on warning`.")] = False,
     select: Annotated[
         list[str] | None, option("--select CODE", "Only these findings, and errors; `P31` means P310 to P319.")
     ] = None,
@@ -83,7 +82,7 @@ def run(
         return
     is_selected = selection(select, ignore)
     with no_collection(keep=True), err().spinner("checking", after=1.0):
-        results = check(policies_at(paths), config, is_selected, fail_on or (FailOn.WARNING if strict else None))
+        results = check(policies_at(paths), config, is_selected, fail_on)
     format_ = format_ or (results[0].settings.format if results else None) or LintFormat.PRETTY
     deliver(report(results, format_), output)
     if output is not None:

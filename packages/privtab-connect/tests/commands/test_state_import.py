@@ -42,10 +42,14 @@ def test_the_command_writes_a_state_that_it_can_read(privtab: Callable[..., Any]
 def test_strict_writes_nothing(privtab: Callable[..., Any], tmp_path: Path, lake: Path) -> None:
     path = tmp_path / "export.json"
     path.write_text(json.dumps([ranger_policy(1), ranger_policy(2, policyType=1)]), encoding="utf-8")
-    ran = privtab("state", "import", "ranger", path, "--policy", lake, "-o", tmp_path / "out.json", "--strict")
+    ran = privtab("state", "import", "ranger", path, "--policy", lake, "-o", tmp_path / "out.json", "--accept", "none")
     assert ran.code == 1
     assert "1 thing cannot be expressed" in ran.err
     assert not (tmp_path / "out.json").exists()
+    ran = privtab(
+        "state", "import", "ranger", path, "-p", lake, "-o", tmp_path / "o", "--accept", "none", "--accept", "all"
+    )
+    assert (ran.code, "`--accept none` accepts nothing" in ran.err) == (2, True)
 
 
 def test_a_lost_denial_writes_nothing(privtab: Callable[..., Any], tmp_path: Path, lake: Path) -> None:
@@ -58,7 +62,7 @@ def test_a_lost_denial_writes_nothing(privtab: Callable[..., Any], tmp_path: Pat
     assert "unknown privilege `DROP`" in ran.err
     assert "--accept unknown-privilege" in ran.err
     assert not (tmp_path / "out.json").exists()
-    assert privtab(*arguments, "--allow-partial").code == 0
+    assert privtab(*arguments, "--accept", "all").code == 0
     assert len(json.loads((tmp_path / "out.json").read_text())["grants"]) == 2
 
 

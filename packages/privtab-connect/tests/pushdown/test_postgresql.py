@@ -313,9 +313,9 @@ def test_what_a_store_says_is_pushed(
     assert pushed("grants.db", "--apply") == 0
     assert tries(url, "ann", "select * from sales.orders")
     assert not tries(url, "ann", "update sales.orders set plain = 1")
-    assert pushed("grants.db", "--check", "--allow-foreign") == 0
+    assert pushed("grants.db", "--check", "--foreign", "accept") == 0
     # Before the load, the store gave nobody anything.
-    assert pushed("grants.db@1", "--check", "--allow-foreign") == 1
+    assert pushed("grants.db@1", "--check", "--foreign", "accept") == 1
     assert pushed("grants.db@1", "--apply") == 0
     assert not tries(url, "ann", "select * from sales.orders")
     assert "2 to revoke, done" in capsys.readouterr().err

@@ -81,13 +81,12 @@ def import_(
     entities: Annotated[
         Path | None, option("--entities FILE", "Entities that wildcards expand to, one TYPE:PATH per line.")
     ] = None,
-    strict: Annotated[
-        bool, option("--strict", "Fail if anything of the system cannot be expressed in the state.")
-    ] = False,
-    allow_partial: PartialOption = False,
     accept: Annotated[
         list[str] | None,
-        option("--accept NAME", "Accept the losses that the report lists under this name; repeatable."),
+        option(
+            "--accept NAME",
+            "Accept the losses that the report lists under this name, or all; none: not even of rights.",
+        ),
     ] = None,
     *,
     connection: Connection,
@@ -96,7 +95,7 @@ def import_(
     """Import the state of another system.
 
     Reports what was imported, what was translated, and what a state cannot express. Nothing is written if the system
-    does not answer, or if something that denies or narrows would be lost (unless --accept names it, or --allow-partial).
+    does not answer, or if something that denies or narrows would be lost, unless --accept names it.
 
     Example:
       privtab state import gravitino https://gravitino.acme.example --set metalake=prod -p gravitino/1.1.0 -o state/
@@ -106,6 +105,9 @@ def import_(
     with needing("`privtab state import`", "import"):
         from privtab_connect.importing import answers, run
         from privtab_connect.importing.document import load
+    accepted, strict = frozenset(accept or ()), "none" in (accept or ())
+    if strict and len(accepted) > 1:
+        raise UsageError("`--accept none` accepts nothing: leave it out, or the others")
     program = policy.program()
     import_document = load(document)
     variables = connection.values(allow_empty=True)
@@ -113,7 +115,7 @@ def import_(
     known_entities = [Entity.parse(line.strip()) for line in lines if line.strip()]
     with answers.opened(source, **connection.sent()) as system:
         result = run.run(import_document, system, program, values=variables, entities=known_entities)
-    refused = result.refused(strict=strict, allow_partial=allow_partial, accept=accept or ())
+    refused = result.refused(strict=strict, allow_partial="all" in accepted, accept=accepted)
     if not refused:
         write_tables(output, result.state.to_tables())
     found = {"taken": dict(result.taken), "translated": result.translated, "not_taken": result.not_taken}
@@ -121,7 +123,7 @@ def import_(
         _show(result, None if refused else output)
     if refused:
         names = " ".join(f"--accept {quote(name)}" for name in dict.fromkeys(item.name for item in refused))
-        explanation = "`--strict` writes nothing" if strict else "without it the state could allow more"
+        explanation = "`--accept none` writes nothing" if strict else "without it the state could allow more"
         things = count(sum(item.count for item in refused), "thing")
         stop(f"{things} cannot be expressed: {explanation}; to do without: {names}")
 
@@ -152,12 +154,12 @@ def push(
     compare: Annotated[
         bool, option("--compare", "Compare the decisions of policy and target; apply only if they agree.")
     ] = False,
-    revoke_foreign: Annotated[
-        bool, option("--revoke-foreign", "Also revoke rights that privtab did not grant.")
-    ] = False,
-    allow_foreign: Annotated[
-        bool, option("--allow-foreign", "With --check: accept rights that privtab did not grant.")
-    ] = False,
+    foreign: Annotated[
+        Literal["revoke", "accept"] | None,
+        option(
+            "--foreign revoke|accept", "Also revoke rights that privtab did not grant, or accept them with --check."
+        ),
+    ] = None,
     name: Annotated[
         str | None, option("--as NAME", "Name for the record of granted rights. Default: the system.")
     ] = None,
@@ -181,6 +183,8 @@ def push(
     """
     if check and apply:
         raise UsageError("`--check` changes nothing: leave out `--apply`, or check afterwards")
+    if foreign == "accept" and not check:
+        raise UsageError("`--foreign accept` is for `--check`: without it, such rights stay as they are")
 
     with needing("`privtab state push`", "import"):
         from privtab_connect.pushdown import Options
@@ -201,7 +205,7 @@ def push(
         options=Options(values=values, record=record, **connection.sent()),
         places=places,
         expand=expand,
-        revoke_foreign=revoke_foreign,
+        revoke_foreign=foreign == "revoke",
         compare=compare,
         apply=apply,
     )
@@ -214,7 +218,7 @@ def push(
         print_error(
             f"the target would decide {count(len(result.disagreements), 'request')} otherwise: nothing is pushed"
         )
-    elif check and (result.plan.changes or (result.drifted and not allow_foreign)):
+    elif check and (result.plan.changes or (result.drifted and foreign != "accept")):
         print_error(f"{result.where} differs from {state}")
         failed = True
     fail_if(failed)

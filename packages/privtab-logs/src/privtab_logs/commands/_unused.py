@@ -151,7 +151,7 @@ def answered(
 
     reading = Reading.beside(read_text(path) for path in sources.metrics or ())
     program, moment = asked.program(), asked.moment()
-    whole, places, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
+    whole, places, partial = load_state(program, asked.state, for_queries=True)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))
     entries = entries_of(sources.mapping, sources.door, asked.policy)
     log = distinct(batches(sources.logs, reading, entries), program, system=sources.system)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab.base import STATE_HELP, SourceFile, UsageError, moment_text, needing, no_collection, write_file
 from privtab.command import (
     AtOption,
-    PartialOption,
     PolicyArguments,
     err,
     is_stored,
@@ -44,7 +43,6 @@ class Looked:
         list[Path] | None, option("--since-state STATE", "Another state to compare with; repeatable.")
     ] = None
     at: AtOption = None
-    allow_partial: PartialOption = False
 
 
 def run(
@@ -92,7 +90,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
         raise UsageError("`--since-state` compares with a state: give `--state`")
 
     def read(path: Path) -> tuple[State, Places, bool]:
-        loaded, places, partial = load_state(program, path, allow_partial=looked.allow_partial, for_queries=True)
+        loaded, places, partial = load_state(program, path, for_queries=True)
         return loaded.at(moment), places.some(loaded.held(moment)), partial
 
     with err().spinner("reading the state"):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import ExitCode, UsageError, load_plugin
 from privtab.command import (
-    PartialOption,
     PolicyArguments,
     SigningKeyOption,
     deliver,
@@ -54,10 +53,11 @@ if TYPE_CHECKING:
 PANEL = "Start here"
 NO_STATE = "decisions are unavailable until a state is released with `--state`"
 
-
+PARTIAL = "partial-state"
+"""Wrong rows of the state, which are left out."""
 REASONS = ("untested", "kept-state", "gains", "replay")
 """What a release may be made in spite of, for a reason that the channel's history keeps."""
-KINDS = (INCOMPLETE, EMPTY, "quiet-canary")
+KINDS = (INCOMPLETE, EMPTY, "quiet-canary", PARTIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,6 @@ class DeployOptions(PolicyArguments):
     push: Annotated[
         str | None, option("--push URL", "Push straight into a running OPA, for development; no registry.")
     ] = None
-    allow_partial: PartialOption = False
 
     def accepted(self) -> dict[str, str]:
         """What the release is made in spite of, with reasons. Raises UsageError."""
@@ -137,7 +136,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
             "--fail-on": deploy.fail_on == "any",
             "--waivers": deploy.waivers,
             "--rollback-on-failure": deploy.rollback,
-            **{f"--accept {kind}": kind != "untested" for kind in kinds},
+            **{f"--accept {kind}": kind not in ("untested", PARTIAL) for kind in kinds},
         }
         for name, value in excluded.items():
             if value:
@@ -174,7 +173,7 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
     loaded = None
     if deploy.state is not None:
         with report.step("state"):
-            loaded = load_state(program, deploy.state, allow_partial=deploy.allow_partial).state, deploy.state
+            loaded = load_state(program, deploy.state, allow_partial=PARTIAL in deploy.accepted()).state, deploy.state
     with report.step("tests"):
         if (why := deploy.accepted().get("untested")) is not None:
             gate = skipped("tests", why)
