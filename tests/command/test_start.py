@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,17 +90,24 @@ def test_privtab_alone_shows_where_to_begin(privtab: Callable[..., Any]) -> None
     assert "`privtab --help` lists all commands" in ran.out
 
 
-@pytest.mark.parametrize("words", [["replay"], ["serve"], ["unused"]], ids=" ".join)
-def test_names_of_options_are_whole_on_80_columns(
-    words: list[str], privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = privtab(*words, "--help").out
-    found: Any = _app.command()
-    for word in words:
-        found = found.commands[word]
-    assert {name for one in found.params for name in one.opts if name.startswith("--")} <= set(shown.split())
-    assert max(map(len, shown.splitlines())) <= 80
+def words_of_help(group: Any, *above: str) -> Iterator[tuple[list[str], Any]]:
+    """The words of each command, and the command."""
+    for name, member in group.commands.items():
+        yield from words_of_help(member, *above, name) if hasattr(member, "commands") else [([*above, name], member)]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_words_of_help_are_whole(width: int, privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of options, what they take, and what is said of them."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words, found in words_of_help(_app.command()):
+        shown = privtab(*words, "--help").out
+        assert max(map(len, shown.splitlines())) <= width, words
+        whole = set(re.sub("[│╭╮╰╯─]", " ", shown).split())
+        for one in found.params:
+            meaning = one.help() if callable(one.help) else one.help
+            names = {name for name in one.opts if name.startswith("--")}
+            assert names | set((meaning or "").replace("\\[", "[").split()) <= whole, (words, one.name)
 
 
 def test_patterns_are_compiled_when_they_are_used() -> None:

@@ -56,7 +56,7 @@ def row(label: str, parameter: Any) -> str:
     )
     notes = "; ".join(["required"] * parameter.required + shown)
     meaning = parameter.help() if callable(parameter.help) else parameter.help
-    text = f"{meaning or ''}{f' ({notes})' if notes else ''}".replace("|", "\\|")
+    text = f"{meaning or ''}{f' ({notes})' if notes else ''}".replace("\\[", "[").replace("|", "\\|")
     return f"| {label} | {text} |"
 
 

@@ -53,9 +53,10 @@ class Parameter:
         """The parameter as Typer reads it, which is loaded for help, completion, faults and groups of commands."""
         import typer
 
+        meaning = self.help.replace("[@", r"\[@") if isinstance(self.help, str) else self.help  # else a style of Rich
         if self.names:
-            return typer.Option(*self.names, metavar=self.metavar, help=self.help, **self.settings)
-        found = typer.Argument(metavar=self.metavar, help=self.help, **self.settings)
+            return typer.Option(*self.names, metavar=self.metavar, help=meaning, **self.settings)
+        found = typer.Argument(metavar=self.metavar, help=meaning, **self.settings)
         found.param_decls = self.also  # which Typer reads of options alone
         return found
 

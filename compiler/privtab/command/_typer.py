@@ -6,7 +6,7 @@ import copy
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -89,16 +89,24 @@ class _RichUtils(ModuleType):
         for module in unused:
             del sys.modules[module]
         loaded.Console = Terminal  # type: ignore[attr-defined]  # Typer's own messages repeat arguments
-        loaded.Table = type("Table", (loaded.Table,), {"add_row": _add_whole})  # type: ignore[attr-defined]
+        loaded.Table = type("Table", (loaded.Table,), {"__rich_console__": _rows})  # type: ignore[attr-defined]
         loaded.RICH_HELP = "Try '{command_path} {help_option}' for help."  # type: ignore[attr-defined]  # a pipe shows markup
         return getattr(loaded, name)
 
 
-def _add_whole(table: Any, *cells: Any) -> None:
-    """Add a row of help, which never cuts the names of options."""
-    super(type(table), table).add_row(*cells)
+def _rows(table: Any, console: Any, options: Any) -> Iterator[Any]:
+    """The rows of a table of help, which cut no word: a meaning stands below its names where they leave no room beside them."""
+    rich, (*names, meanings) = sys.modules["typer.rich_utils"], [list(column.cells) for column in table.columns]
     for column in table.columns[:-2]:
         column.no_wrap = True
+    wide = sum(max(len(str(cell)) for cell in cells) + 2 for cells in names)
+    parts = (str(part) for meaning in meanings for part in getattr(meaning, "renderables", (meaning,)))
+    if wide + max(len(word) for part in parts for word in (*part.split(), "")) <= options.max_width:
+        yield from super(type(table), table).__rich_console__(console, options)
+        return
+    for *row, meaning in zip(*names, meanings, strict=True):
+        yield rich.Text(" ").join(rich.Text.assemble(cell) for cell in row if cell)
+        yield rich.Padding(meaning, (0, 0, 0, 4))
 
 
 typer.rich_utils = _RichUtils("typer.rich_utils")  # type: ignore[attr-defined]

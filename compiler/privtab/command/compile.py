@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from privtab.pipeline import ResolvedPolicy
 
 PANEL = "Start here"
-
-WASM = "wasm"
-"""The name of WebAssembly among the back ends of `--also`: bundles of it can be signed, unlike texts."""
+WASM = "wasm"  # among the back ends of `--also`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
