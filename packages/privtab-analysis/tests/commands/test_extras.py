@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checkout import POLICIES, PYTHONPATH
@@ -36,3 +38,8 @@ def test_a_missing_library_is_named(library: str, arguments: list[str], said: st
     assert said in shown
     assert "pip install" in shown
     assert "Traceback" not in shown
+
+
+def test_what_is_about_no_entity_is_shown_at_the_root(privtab: Callable[..., Any]) -> None:
+    ran = privtab("what-can", "ann", "-p", "cdap/final", "-s", "sample:cdap/all")
+    assert ran.out.splitlines()[3:5] == ["anywhere", "  /      [delete_all instance]"]

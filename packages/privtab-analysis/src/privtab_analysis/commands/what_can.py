@@ -136,7 +136,7 @@ def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> Non
     for type_, of_type in groupby(shown, key=lambda line: line[0]):
         console.print(f"\n{type_}", style="bold")
         for _, path, words in of_type:
-            show_words(console, f"  {path:<{wide}}  ", words, margin=4 + wide, gap="  ")
+            show_words(console, f"  {path or '/':<{wide}}  ", words, margin=4 + wide, gap="  ")
     console.more(len(found_lines) - len(shown), "lines", apart=True)
     operations = [may for group in found.groups for may in group.operations]
     legend = ["[…] calls that name no item"] if any(may.unnamed for may in operations) else []
