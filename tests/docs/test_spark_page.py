@@ -10,7 +10,7 @@ from documentation_pages import read
 from pyspark.sql import SparkSession
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_shows_what_happens(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = read("docs/how-to/spark.md")
     page.write(tmp_path)

@@ -119,7 +119,7 @@ def test_one_entity_alone_named_by_the_state_or_not() -> None:
 IN_COLUMNS = ((), ("implies", "any", "scopes"), ("hierarchy", "gates"), ("nobody", "filters"))
 
 
-@pytest.mark.parametrize("seed", seeds(range(40), quick=4, full=12))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=4, full=6))
 def test_columns_say_what_is_decided_class_by_class(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     program = generated_programs.program(seed, *IN_COLUMNS[seed % len(IN_COLUMNS)])
     state = worlds.state(program, seed)

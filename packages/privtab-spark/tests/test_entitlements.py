@@ -228,7 +228,7 @@ def test_the_matrix_of_many_worlds_is_the_references(search_seed: int) -> None:
     assert sum(compare(seed) for seed in range(search_seed, search_seed + 300)) > 50_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_small_portions_make_the_same_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix, "BATCH", 3)
     monkeypatch.setattr(evaluator, "FEW", 0)

@@ -95,7 +95,7 @@ def test_portions_of_many_worlds(
     assert in_portions(spark, seed, monkeypatch, rnd.randint(1, 3), **arguments) == whole
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_portions_begin_where_they_are_small_and_repeat_little(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

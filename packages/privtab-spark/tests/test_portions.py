@@ -120,8 +120,8 @@ def test_constants_need_no_column_and_other_columns_stay(spark: SparkSession, pr
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("few", [0, pytest.param(50_000, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("few", [0, 50_000])
 def test_skewed_frames(few: int, spark: SparkSession, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the rows are one user's, who has three thousand roles; and everybody asks about one catalog."""
     monkeypatch.setattr(portions, "FEW", few)

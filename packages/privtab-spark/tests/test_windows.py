@@ -189,7 +189,7 @@ def frames(spark: SparkSession) -> dict[str, DataFrame]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_with_times_are_judged_in_spark_as_in_files(spark: SparkSession, tmp_path: Path) -> None:
     policy = tmp_path / "lake.yaml"
     policy.write_text(POLICY)

@@ -164,7 +164,10 @@ WORK = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(WORK))
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.long if kind in ("perform", "delete") else ()) for kind in sorted(WORK)],
+)
 def test_a_writer_killed_at_any_statement_leaves_nothing_half_done(
     lake: Store, url: str, policy: Path, kind: str
 ) -> None:

@@ -256,7 +256,7 @@ def opened(tmp_path: Path, policy: str, seed: int) -> tuple[World, Store]:
     return world, store
 
 
-@pytest.mark.parametrize("seed", seeds(range(40), quick=0, full=2))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=0, full=1))
 @pytest.mark.parametrize("policy", ["estates", "gravitino/1.1.0"])
 def test_what_an_owner_changes_is_of_their_place(policy: str, seed: int, tmp_path: Path) -> None:
     asked: GuardedStore

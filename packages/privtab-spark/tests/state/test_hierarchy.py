@@ -76,7 +76,7 @@ def test_a_build_is_what_the_packer_makes_also_after_a_change_of_a_role_of_a_rol
     assert files == shard_bundles(nested, changed) != shard_bundles(nested, STATE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_chains_of_rows_that_hold_for_a_time_are_built_as_from_files(
     spark: SparkSession, nested: Program, tmp_path: Path
 ) -> None:

@@ -282,7 +282,7 @@ def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> 
         *(
             pytest.param(policy, marks=mark)
             for policy, mark in (
-                ("unitycatalog/0.6", pytest.mark.slow),
+                ("unitycatalog/0.6", pytest.mark.long),
                 ("lakekeeper/4.9", pytest.mark.long),
                 ("polaris/1.7", pytest.mark.long),
             )
