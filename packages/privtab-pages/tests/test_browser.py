@@ -326,6 +326,13 @@ def test_the_page_of_a_policy_fits_a_phone(browser: Any, tmp_path: Path) -> None
             page = context.new_page()
             page.goto(page_file.as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.emulate_media(media="print")
+            assert (
+                page.evaluate(
+                    "[...document.querySelectorAll('.matrix')].map((found) => found.scrollHeight - found.clientHeight).filter((cut) => cut > 1)"
+                )
+                == []
+            ), "paper does not scroll"
 
 
 def test_the_page_of_a_long_policy_is_folded_and_opens_at_a_row(browser: Any, tmp_path: Path) -> None:
@@ -377,7 +384,7 @@ def violations(page: Any, axe: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Iterator[list[str]]:
-    """Where a policy's page, a certification, a report about a log and a registry's page are."""
+    """Where a policy's page, a certification, reports about a log and a registry's pages are."""
     folder = tmp_path_factory.mktemp("reports")
     program = shop(folder).program
     state, _ = validate(program, from_tables(tables(), "state.yaml"))
@@ -391,11 +398,14 @@ def reports(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Itera
     assert "a⟨U+E000⟩⟨U+10FFFD⟩b" in (folder / "shop.html").read_text(), "a role of the matrix"
     assert run(["certify", "-p", policy, "-s", rows, "-o", str(folder / "certified")]) == 0
     assert run(["unused", str(log), "-p", policy, "-s", rows, "--html", str(folder / "log.html")]) == 0
+    old = ["--old-policy", policy, "--old-state", rows, "--format", "html", "-o", str(folder / "replay.html")]
+    assert run(["replay", str(log), "-p", f"{policy}@strict", *old]) == 0
+    assert "would be denied" in (folder / "replay.html").read_text()
     registry = Registry.open(str(folder / "registry"))
     stored = registry.put((folder / "log" / "policy.tar.gz").read_bytes())
     registry.release("dev", "shop", policy=stored.id, why="a < b " + "n" * 300)
     server = start([f"registry:{registry.url}"], folder)
-    files = (folder / "shop.html", folder / "certified" / "report.html", folder / "log.html")
+    files = (folder / "shop.html", folder / "certified" / "report.html", folder / "log.html", folder / "replay.html")
     yield [*(file.as_uri() for file in files), server.url, f"{server.url}/history/dev/shop"]
     server.stop()
 

@@ -18,19 +18,25 @@ from typing import Any
 import generated_programs
 import pytest
 import worlds
+from checkout import ROOT
 from explored import world_in
 
 from privtab import Embedded, Request
-from privtab.base import moment_text
+from privtab.base import Decision, SourceFile, Span, moment_text
 from privtab.bundle import state_bundle
 from privtab.bundle.contents import program_in
 from privtab.ir import And, Or, Program
-from privtab.pipeline import policy_artifacts
+from privtab.language import read_policy
+from privtab.model import DeclaredNames
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state import Places, load_raw_state, validate
 from privtab_analysis.row_sentences import row_sentence
 from privtab_pages.explore.site import answer
 from privtab_pages.explore.views import MOST_LINES
 from privtab_pages.explore.world import World, linked
+from privtab_pages.lsp.hover import hover
+from privtab_pages.lsp.occurrences import Occurrence
+from privtab_pages.policy import PolicyPage
 from privtab_server.authzen.points import LocalDecisionPoint
 from privtab_server.authzen.service import Service
 
@@ -144,6 +150,9 @@ def test_a_page_says_what_the_command_says(privtab: Privtab, tmp_path: Path, of:
         served = asyncio.run(service.evaluation(request.to_json()))
         assert served["decision"] is document["decision"]
         assert served["context"].get("missing", []) == document["context"]["missing"]
+        if not document["decision"]:
+            reason = Decision(allowed=False, context=document["context"]).describe(request)
+            assert served["context"]["reason_admin"] == {"en": reason}
         denied += not document["decision"]
     assert denied >= 2
 
@@ -445,3 +454,32 @@ def test_the_page_of_a_replay_says_what_the_commands_say(privtab: Privtab, tmp_p
     ]
     assert compared >= 2
     assert min(document["lost"], document["gained"]) > 0
+
+
+def bullets(text: str) -> list[str]:
+    return re.findall("^- `(.*)`$", text, re.MULTILINE)
+
+
+def test_an_editor_says_what_the_page_of_a_policy_and_the_command_say(privtab: Privtab) -> None:
+    name, compared = "gravitino/1.1.0", 0
+    program = load_program(name)
+    tables, _ = read_policy(SourceFile.of(name, (ROOT / "policy_src" / f"{name}.yaml").read_text()))
+    assert tables is not None
+    names = DeclaredNames.of(tables, [])
+    described = json.loads(privtab("describe", name, "--format", "json").out)["operations"]
+    sections = PolicyPage(program=program, revision="").view()["sections"]
+    shown = {row.anchor: row for rows in sections.values() for row in rows}
+    for row in described:
+        span = Span(path=name, line=0, column=0, end_line=0, end_column=0)
+        place = Occurrence(kind="operation", name=row["operation"], span=span, types=frozenset({row["entity"]}))
+        text = hover(place, names, program)
+        assert text is not None
+        sets = [*row["minimal_sets"], *(row["each_minimal_sets"] or ())]
+        if "when" in row or "each_when" in row or not row["minimal_sets"]:
+            continue
+        said = [" and ".join(atoms) or "anyone" for atoms in sets if atoms or row["requires"]]
+        assert bullets(text) == said, row
+        on_page = [set_.removeprefix("each: ") for set_ in shown[f"{row['entity']}.{row['operation']}"].sets]
+        assert on_page in ([], said)
+        compared += bool(on_page)
+    assert compared > 3
