@@ -19,6 +19,8 @@ LAKE = """\
 names: 1
 title: A lake
 case: lower
+wildcards: "*?"
+macros: ["{", "$["]
 reserved: [public, "pg_*"]
 kinds:
   database: {type: [schema, database], path: database}
@@ -43,6 +45,8 @@ def test_an_object_is_one_entity(tmp_path: Path) -> None:
     assert not names.shows_another("table:sales/$orders")
     assert not names.shows_another("table:sal$es/orders")
     assert [names.is_reserved(name) for name in ("public", "pg_x", "pg", "publics")] == [True, True, False, False]
+    assert [names.changes(name) for name in ("{USER}", "$[x", "a$", "a}")] == [True, True, False, False]
+    assert [names.stands_for_several(name) for name in ("a*", "?", "a%")] == [True, True, False]
     assert names.filled("with a as ({rows}) {other}") == "with a as (select 1) {other}"
 
 
@@ -54,11 +58,12 @@ def test_names_without_case_stay_names(path: list[str]) -> None:
 
 MISTAKES = [
     ("names: 1", "names: 2", 1, "`names` is `2`"),
+    ('"*?"', '"*#"', 4, "`wildcards` are of the signs * ? %"),
     ("case: lower", "case: upper", 3, "`case` is `upper`"),
-    (", reads: read", "", 7, "`table` needs both `sign` and `reads`"),
-    ('sign: "$"', 'sign: ""', 7, "`table` needs both `sign` and `reads`"),
-    ("holds:", "hold:", 8, "unknown key `hold` in `tag`"),
-    ("queries: {", "querys: {", 9, "unknown key `querys`"),
+    (", reads: read", "", 9, "`table` needs both `sign` and `reads`"),
+    ('sign: "$"', 'sign: ""', 9, "`table` needs both `sign` and `reads`"),
+    ("holds:", "hold:", 10, "unknown key `hold` in `tag`"),
+    ("queries: {", "querys: {", 11, "unknown key `querys`"),
 ]
 
 

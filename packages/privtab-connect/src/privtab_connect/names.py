@@ -9,12 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-from privtab.base import Documents, SourceFile, Span
+from privtab.base import Documents, SourceFile, Span, is_wildcard
 from privtab.language import DocumentProblem, DocumentReader, YamlNode
 
 MARK = "names"
-KEYS = ("title", "case", "kinds", "reserved", "queries")
+KEYS = ("title", "case", "wildcards", "macros", "kinds", "reserved", "queries")
 KIND = ("type", "path", "privileges", "holds", "sign", "reads")
+CHANGES = "names somebody or something else for each request"
+"""What reports say of a name with a macro."""
 _ESCAPE = re.compile(r"(%[0-9A-F]{2})")
 
 
@@ -43,6 +45,10 @@ class Names:
     kinds: Mapping[str, NamedKind] = field(default_factory=dict)
     folded: bool = False
     """True if the system compares names without case: a state has them in lower case."""
+    wildcards: str = ""
+    """Signs by which one name of the system stands for several: of `*`, `?` and `%`."""
+    macros: tuple[str, ...] = ()
+    """Texts in names that are other names for each request."""
     reserved: tuple[str, ...] = ()
     """Names that no account can have; `pg_*` is every name that begins so."""
     queries: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +91,14 @@ class Names:
         of = self.kinds[kind].path if kind in self.kinds else ()
         signs = {name: known.sign for name, known in self.kinds.items() if known.sign}
         return any(signs.get(part, "\0") in name[1:] for part, name in zip(of, path.split("/"), strict=False))
+
+    def changes(self, text: str) -> bool:
+        """Return whether a text has a macro."""
+        return any(macro in text for macro in self.macros)
+
+    def stands_for_several(self, text: str) -> bool:
+        """Return whether a name has a wildcard."""
+        return any(sign in text for sign in self.wildcards)
 
     def is_reserved(self, name: str) -> bool:
         """Return whether no account can have the name."""
@@ -129,10 +143,15 @@ class _Reader(DocumentReader):
         self.text(fields["title"], "`title`")
         case = self.word(fields["case"], "`case`", ("same", "lower")) if "case" in fields else "same"
         kinds = {key.text: self.kind(key.text, node) for key, node in self.entries(fields["kinds"], "`kinds`")}
+        wildcards = self.text(fields.get("wildcards"), "`wildcards`")
+        if wildcards is not None and not all(map(is_wildcard, wildcards.value)):
+            self.report("N002", wildcards.span, "`wildcards` are of the signs * ? %")
         queries = {key.value: query.value.strip() for key, query in self.pairs(fields.get("queries"), "`queries`")}
         return Names(
             kinds={name: kind for name, kind in kinds.items() if kind is not None},
             folded=case == "lower",
+            wildcards=wildcards.value if wildcards else "",
+            macros=tuple(text.value for text in self.texts(fields.get("macros"), "`macros`")),
             reserved=tuple(text.value for text in self.texts(fields.get("reserved"), "`reserved`")),
             queries=queries,
         )

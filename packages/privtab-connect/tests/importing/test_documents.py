@@ -29,7 +29,7 @@ def test_the_example_of_the_page_is_right(tmp_path: Path) -> None:
 WRONG = """\
 import: 1
 title: Wrong
-wildcards: "#"
+takes: [x]
 steps:
   - get: /a
     sql: select 1
@@ -55,7 +55,6 @@ def test_every_mistake_is_found_at_its_place(tmp_path: Path) -> None:
         load(str(path))
     found = {(finding.span.line, finding.message.partition(":")[0]) for finding in caught.value.diagnostics}
     assert found == {
-        (3, "`wildcards` are of the signs * ? %"),
         (6, "a step has either `get` or `sql`"),
         (8, "`name` is `knwon`"),
         (9, "`users[.name` is not a JMESPath expression"),

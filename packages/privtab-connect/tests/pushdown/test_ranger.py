@@ -137,9 +137,9 @@ def test_everyone_is_the_group_public_of_ranger(program: Program, tmp_path: Path
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"entity": Entity("table", "sales/o*")}, "would be a pattern"),
+        ({"entity": Entity("table", "sales/o*")}, "stands for several objects"),
         ({"grantee": "group:public"}, "everybody is in the group"),
-        ({"grantee": "user:{OWNER}"}, "would be a macro"),
+        ({"grantee": "user:{OWNER}"}, "names somebody or something else for each request"),
     ],
 )
 def test_names_with_another_meaning_in_ranger_are_findings(

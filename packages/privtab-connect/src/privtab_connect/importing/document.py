@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import Diagnostic, Located, SourceFile, is_wildcard
+from privtab.base import Diagnostic, Located, SourceFile
 from privtab.language import DocumentProblem, DocumentReader, MappingNode, SequenceNode, YamlNode
 from privtab.state import TABLE_COLUMNS
 from privtab_connect.documents import document as find
@@ -22,7 +22,7 @@ MARK = "import"
 QueryKind: TypeAlias = Literal["get", "sql", "tables"]
 _ASKING = ("get", "sql", "tables", "ask_when", "fields", "bare", "page", "optional")
 STEP = (*_ASKING, "each", "when", "keep", "rows", "not_taken", "steps")
-LISTS = ("needs", "takes", "macros", "everyone")
+LISTS = ("needs", "takes", "everyone")
 PAGE = ("parameter", "next", "items", "total", "id", "first", "size")
 EXCLUDED = ("name", "each", "why", "denies", "count")
 DENIES = "denies"
@@ -101,10 +101,6 @@ class ImportDocument:
     """Names whose values the caller must give."""
     takes: tuple[str, ...]
     """Names whose values the caller may give."""
-    wildcards: str
-    """Signs by which one name of the system stands for several: of `*`, `?` and `%`."""
-    macros: tuple[str, ...]
-    """Texts in names that are other names for each request."""
     everyone: tuple[str, ...]
     """Principals that everyone is."""
     names: Names
@@ -166,22 +162,16 @@ class _MappingReader(ExpressionReader):
     def document(self, root: YamlNode) -> ImportDocument | None:
         """The whole document."""
         needed = (MARK, "title", "steps")
-        fields = self.fields(root, "an import document", (*needed, *LISTS, "wildcards"), needed)
+        fields = self.fields(root, "an import document", (*needed, *LISTS), needed)
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         title = self.text(fields["title"], "`title`")
         lists = {key: tuple(text.value for text in self.texts(fields.get(key), f"`{key}`")) for key in LISTS}
-        wildcards = self.text(fields.get("wildcards"), "`wildcards`")
-        if wildcards is not None and not all(map(is_wildcard, wildcards.value)):
-            self.report("I001", wildcards.span, "`wildcards` are of the signs * ? %")
         steps = self.steps(fields["steps"], 1)
         if title is None:
             return None
-        signs = wildcards.value if wildcards else ""
-        return ImportDocument(
-            path=self.source.path, title=title.value, **lists, wildcards=signs, names=self._names, steps=steps
-        )
+        return ImportDocument(path=self.source.path, title=title.value, **lists, names=self._names, steps=steps)
 
     def steps(self, node: YamlNode | None, depth: int) -> tuple[ImportStep, ...]:
         """A list of steps."""

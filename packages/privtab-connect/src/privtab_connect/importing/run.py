@@ -22,6 +22,7 @@ from privtab_connect.importing.document import Excluded, ImportDocument, ImportS
 from privtab_connect.importing.expression import Expression, holds
 from privtab_connect.importing.fields import Fields, FieldSearch, Many, short
 from privtab_connect.importing.template import ITEM, Template
+from privtab_connect.names import CHANGES
 
 PAGES = 100_000
 """Pages of one answer."""
@@ -207,7 +208,6 @@ class _Collector:
     ) -> None:
         self.document = document
         self._program = program
-        self._changing = re.compile("|".join(map(re.escape, document.macros))) if document.macros else None
         self._everyone = frozenset(document.everyone)
         self.answers = answers
         self.found = _CollectedRows()
@@ -335,7 +335,7 @@ class _Collector:
                 continue
             try:
                 if name in ENTITY_COLUMNS:
-                    object_ = cell.path(values, self.document.wildcards)
+                    object_ = cell.path(values, self.document.names.wildcards)
                     row[name] = self.document.names.entity(object_, self._program.entities)
                 else:
                     row[name] = cell.principal(values) if name in _PRINCIPAL_COLUMNS else cell.plain(values)
@@ -345,8 +345,8 @@ class _Collector:
         if problem:
             self._note_row(table, row, "missing-value", problem)
             return
-        if self._changing is not None and self._changing.search("\n".join(row.values())):
-            self._note_row(table, row, "macro", "it names somebody or something else for each request")
+        if any(map(self.document.names.changes, row.values())):
+            self._note_row(table, row, "macro", f"it {CHANGES}")
             return
         if not self._everyone.isdisjoint(row.values()):
             group = self._program.semantics.everyone
@@ -355,7 +355,7 @@ class _Collector:
                 return
             row = {name: f"group:{group}" if cell in self._everyone else cell for name, cell in row.items()}
         column = next((name for name in ENTITY_COLUMNS if name in row), None)
-        if column is None or not any(sign in row[column] for sign in self.document.wildcards):
+        if column is None or not self.document.names.stands_for_several(row[column]):
             self.found.row(table, row)
             return
         matched = self._matched(row[column])
@@ -373,7 +373,7 @@ class _Collector:
 
     def _matched(self, pattern: str) -> list[Entity]:
         type_, _, path = pattern.partition(":")
-        pattern_ = _pattern(path, self.document.wildcards)
+        pattern_ = _pattern(path, self.document.names.wildcards)
         return [entity for entity in self._entities.get(type_, ()) if pattern_.fullmatch(entity.id)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from privtab.base import UsageError, read_content, strict_loads, write_file
 from privtab_connect.errors import PushError
-from privtab_connect.names import names_of
+from privtab_connect.names import CHANGES, names_of
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (
@@ -28,8 +28,9 @@ from privtab_connect.pushdown.rights import (
     Traits,
 )
 
+_NAMES = names_of("ranger")
 TRAITS = Traits(
-    kinds=names_of("ranger").paths,
+    kinds=_NAMES.paths,
     privileges=None,
     denials=True,
     inherits=None,
@@ -62,10 +63,10 @@ def name_problem(item: Account | Object) -> str | None:
     for name in item.names if isinstance(item, Object) else (item.name,):
         if not name.strip():
             return "the name is empty"
-        if "{" in name or "$[" in name:
-            return f"`{name}` would be a macro"
-        if isinstance(item, Object) and set(name) & set("*?"):
-            return f"`{name}` would be a pattern"
+        if _NAMES.changes(name):
+            return f"`{name}` {CHANGES}"
+        if isinstance(item, Object) and _NAMES.stands_for_several(name):
+            return f"`{name}` stands for several objects"
     if item == _PUBLIC:
         return "everybody is in the group of this name: the policy can say so, `semantics: {everyone: public}`"
     return None
