@@ -250,6 +250,16 @@ def test_rights_of_every_user_that_are_ignored_are_seen() -> None:
     assert not [finding.question.id for row in result.rows for finding in row.findings]
 
 
+def test_owning_groups_and_roles_are_seen_where_privileges_come_first() -> None:
+    text = FIRST_ROW.replace("WRITE (store)", "(WRITE (store) or owner (store))")
+    text = text.replace("tables:", "semantics: {owner: {kinds: [user, group, role]}}\ntables:")
+    planned = plan(load_program(SourceFile.decode(text.encode(), "shop.yaml")))
+    owning = [mistake for mistake in planned.mistakes if mistake.id.startswith("owning-")]
+    assert (len(owning), missed(replace(planned, mistakes=tuple(owning)))) == (2, [])
+    result = report_of(planned, served(planned.program))
+    assert not [finding.question.id for row in result.rows for finding in row.findings]
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -300,7 +310,7 @@ def test_what_a_plan_needs_is_a_state_and_its_requests_are_valid(policy: str) ->
 
 
 UNSEEN = {
-    "lakekeeper/4.9": {"scopes-ignored", "owning-roles-ignored"},
+    "lakekeeper/4.9": {"scopes-ignored"},
     "mariadb/10.11": {"other-type"},
     "cdap/manual": {"roots-ignored"},
     "polaris/1.7": {

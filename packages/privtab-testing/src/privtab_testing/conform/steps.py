@@ -77,8 +77,12 @@ class _Steps:
         grants = [replace(row, grantee=principal) for row in self.state.grants]
         return {"memberships": [], "assignments": [], "grants": grants, **links}
 
-    def _owned_by(self, principal: str) -> list[tuple[Entity, str]]:
-        return [(entity, principal) for entity, _ in self.state.owners]
+    def _owned_by(self, principal: str) -> Tables:
+        """Somebody owns what is owned, or, where nothing is, what the grants are about instead of them."""
+        if self.state.owners:
+            return {"owners": [(entity, principal) for entity, _ in self.state.owners]}
+        granted = dict.fromkeys(row.entity for row in self.state.grants)
+        return {"grants": [], "owners": [(entity, principal) for entity in granted]}
 
     def _can_be(self, entity: Entity) -> bool:
         return vocabulary(self.program).complete(entity)
@@ -195,9 +199,8 @@ class _Steps:
                 yield self._step("of a group whose name continues that of the caller's", **continuing)
                 continued = self._given_to(f"group:{last}", memberships=[(name, longer)])
                 yield self._step("of a group whose name that of the caller's continues", **continued)
-            if "group" in self.owner_kinds and state.owners:
-                owners = self._owned_by(f"group:{last}")
-                yield self._step(f"owned by a group{words}", owners=owners, memberships=rows)
+            if "group" in self.owner_kinds:
+                yield self._step(f"owned by a group{words}", memberships=rows, **self._owned_by(f"group:{last}"))
 
     def through_roles(self) -> Iterator[Step]:
         """The rights of the caller, of roles: active or not, within entities, of groups, and of one another."""
@@ -233,9 +236,9 @@ class _Steps:
                 links = [(request.user, self.group)]
                 of_group = self._given_to(f"role:{role}", assignments=rows, memberships=links)
                 yield self._step("through a role of a group", **of_group)
-        if "role" in self.owner_kinds and state.owners:
+        if "role" in self.owner_kinds:
             assignments = [*state.assignments, given]
-            yield self._step("owned by a role", owners=self._owned_by(f"role:{role}"), assignments=assignments)
+            yield self._step("owned by a role", assignments=assignments, **self._owned_by(f"role:{role}"))
 
     def declared_roles(self) -> Iterator[Step]:
         """Roles that the policy declares, within what is around the resource, and within something else."""
