@@ -302,6 +302,7 @@ def language_server(env: Environment, folder: Path) -> int:
         return process.wait(timeout=60)
 
 
+@pytest.mark.long
 def test_examples_with_buckets_and_sidecars(
     wheel_with_more: Environment, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,6 +263,6 @@ def git(folder: Path, *words: str) -> None:
 def run(environment: Environment, folder: Path, lines: list[str], *, apart: bool) -> list[tuple[int, str]]:
     """Run lines using the wheel: their exit codes, and what they print."""
     asked = json.dumps({"lines": lines, "apart": apart})
-    ran = environment.run(environment.python, "-c", RUNNER, cwd=folder, given=asked, seconds=900)
+    ran = environment.run(environment.python, "-c", RUNNER, cwd=folder, given=asked, seconds=1800)
     assert ran.returncode == 0, ran.stderr
     return [(code, output) for code, output in json.loads(ran.stdout)]
