@@ -154,8 +154,8 @@ class PolicyPage:
 
     def _said(self, text: str | None, rule: Rule) -> set[frozenset[str]] | None:
         """The sets of atoms that a condition spells out, such as two of `READ/WRITE (table)`; None if a reader has to work them out."""
-        if not text or text == "anyone":
-            return {frozenset()}
+        if not text or text in ("anyone", "nobody"):
+            return set() if text == "nobody" else {frozenset()}
         names = {"entity": rule.entity, "parent": self.program.entities[rule.entity].parent}
         ways = set[frozenset[str]]()
         for way in text.split(" or "):
