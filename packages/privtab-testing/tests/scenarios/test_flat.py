@@ -11,7 +11,7 @@ from seeds import seeds
 from shop_policy import Reads
 
 from privtab.base import Undecided
-from privtab.reference import Reference
+from privtab.reference import EvaluationContext, Reference
 from privtab_testing.scenarios.masks import Observed
 from privtab_testing.scenarios.mutants import Mutants
 from privtab_testing.scenarios.prove import Scoring, coverage, observe, score, suggested
@@ -119,7 +119,7 @@ def test_outcomes_are_the_reference_s_and_equivalent_mutants_differ_in_no_state(
     for key, rule in program.rules.items():
         asked = [r for r in requests if (r.resource.type, r.action) == key]
         pairs = [(request, reference) for request in asked for reference in references]
-        observed = Observed(program, rule, pairs)
+        observed = Observed(program, rule, (EvaluationContext(reference, request) for request, reference in pairs))
         decided = [reference.decide(request).allowed for request, reference in pairs]
         assert [bool(observed.allowed >> number & 1) for number in range(len(pairs))] == decided
         for mutant in list(Mutants(program).of(rule))[seed % 3 :: 3]:

@@ -11,7 +11,7 @@ from seeds import seeds
 from shop_policy import failed
 
 from privtab.pipeline import load_program
-from privtab.reference import Reference
+from privtab.reference import EvaluationContext, Reference
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.collect import plans
 from privtab_testing.scenarios.masks import Observed
@@ -45,7 +45,9 @@ def prove(seed: int, folder: Path, number: int = 10) -> None:
     program = load_program(folder / "small.yaml")
     for pair, rule in program.rules.items():
         tried = rooted_policies.asked(program, rule, seed, number)
-        seen = Observed(program, rule, ((request, Reference(program, state)) for request, state in tried))
+        seen = Observed(
+            program, rule, (EvaluationContext(Reference(program, state), request) for request, state in tried)
+        )
         for cell in Coverage(program, {pair: rule}, {pair: seen}).cells:
             assert not cell.covered or repr(key(cell)) in known, (cell.rule.id, cell.text, cell.setting)
 

@@ -150,7 +150,7 @@ def _run(plan: CasePlan, options: RunOptions) -> Result:
     found_failures: list[Failure] = []
     started = time.monotonic()
     with ExitStack() as stack:
-        reference = ReferenceEngine(plan.program)
+        reference = ReferenceEngine(plan.program, keeps=options.covers or options.mutates)
         engines: list[Engine] = [] if options.engine == "opa" else [reference]
         engines += [stack.enter_context(opa(plan.program))] if options.engine != "reference" and cases else []
         steps = len(cases) + (len(plan.rules) if options.mutates else 0)

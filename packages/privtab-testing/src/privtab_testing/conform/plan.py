@@ -11,7 +11,7 @@ from itertools import islice
 
 from privtab.base import Undecided
 from privtab.ir import Compare, Program, Rule, reached_atoms
-from privtab.reference import Reference
+from privtab.reference import EvaluationContext, Reference
 from privtab_testing.conform import Question, QuestionPlan
 from privtab_testing.conform.candidates import THROUGH_ROLES, Candidate, Candidates, Setting
 from privtab_testing.conform.misreadings import right_answer
@@ -329,6 +329,8 @@ def observed(program: Program, candidates: Mapping[Key, Iterable[Candidate]]) ->
     }
     references = [Reference(program, state) for state in callers.states()]
     return {
-        key: Observed(program, program.rules[key], ((request, references[number]) for number, request in row))
+        key: Observed(
+            program, program.rules[key], (EvaluationContext(references[number], asked) for number, asked in row)
+        )
         for key, row in asked.items()
     }

@@ -23,7 +23,7 @@ from privtab.language import (
     policy_schema,
 )
 from privtab.pipeline import find_policy, load_program
-from privtab.reference import Reference
+from privtab.reference import EvaluationContext, Reference
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
 from privtab_testing.scenarios.masks import Key, Mask, Observed, dependencies, dependents
 from privtab_testing.scenarios.mutants import Mutants
@@ -136,7 +136,9 @@ class _AnsweredRows:
             if answers.get(question.id) in decided:
                 by_row.setdefault(_key(question.rule), []).append(question)
         self.rows = {
-            key: Observed(program, program.rules[key], ((question.request, reference) for question in questions))
+            key: Observed(
+                program, program.rules[key], (EvaluationContext(reference, asked.request) for asked in questions)
+            )
             for key, questions in by_row.items()
         }
         self._allowed: dict[Key, Mask] = {

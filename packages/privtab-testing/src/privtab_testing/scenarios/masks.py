@@ -8,7 +8,7 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias, TypeVar
 
-from privtab.base import LEFT_OUT, Request, Undecided, once
+from privtab.base import LEFT_OUT, Undecided, once
 from privtab.ir import (
     ALWAYS,
     RESOURCE,
@@ -24,7 +24,7 @@ from privtab.ir import (
     walk_reached,
     with_targets,
 )
-from privtab.reference import EvaluationContext, Reference
+from privtab.reference import EvaluationContext
 from privtab_testing.scenarios import Case
 
 Key: TypeAlias = tuple[str, str]
@@ -65,13 +65,13 @@ class Observed:
     """The cases of one rule as masks, and the holdings of their callers in a state, from the reference engine."""
 
     def __init__(
-        self, program: Program, rule: Rule, asked: Iterable[tuple[Request, Reference]], cases: Sequence[Case] = ()
+        self, program: Program, rule: Rule, contexts: Iterable[EvaluationContext], cases: Sequence[Case] = ()
     ) -> None:
-        """`asked`: the request of each case, and the engine over its state. `cases`: themselves, where there are any."""
+        """`contexts`: the request of each case over its state. `cases`: themselves, where there are any."""
         self.program = program
         self.rule = rule
         self.cases = cases
-        self.contexts = tuple(EvaluationContext(reference, request) for request, reference in asked)
+        self.contexts = tuple(contexts)
         self.all_cases: Mask = (1 << len(self.contexts)) - 1
         self._masks: dict[Hashable, Mask] = {}
         self._cans: dict[Can, Mask] = {}

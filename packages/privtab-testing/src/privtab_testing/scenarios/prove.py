@@ -285,13 +285,15 @@ class Scoring:
 def observe(plan: CasePlan, passed: Iterable[Case], engine: ReferenceEngine | None = None) -> dict[Key, Observed]:
     """The cases of each rule and their callers' holdings; `engine`: one that has seen the states already."""
     engine = engine or ReferenceEngine(plan.program)
-    references = [engine.reference(world) for world in plan.worlds]
     by_rule: defaultdict[Key, list[Case]] = defaultdict(list)
     for case in passed:
         by_rule[case.request.resource.type, case.request.action].append(case)
     return {
         key: Observed(
-            plan.program, plan.program.rules[key], ((case.request, references[case.world]) for case in cases), cases
+            plan.program,
+            plan.program.rules[key],
+            (engine.context(plan.worlds[case.world], case.request) for case in cases),
+            cases,
         )
         for key, cases in by_rule.items()
     }
@@ -305,7 +307,7 @@ def coverage(plan: CasePlan, observed: dict[Key, Observed]) -> Coverage:
 
 def proved(plan: CasePlan) -> Coverage:
     """The coverage by the cases of a plan that the reference passes."""
-    engine = ReferenceEngine(plan.program)
+    engine = ReferenceEngine(plan.program, keeps=True)
     failed = {id(failure.case) for failure in failures(plan, plan.cases, [engine])}
     return coverage(plan, observe(plan, (case for case in plan.cases if id(case) not in failed), engine))
 

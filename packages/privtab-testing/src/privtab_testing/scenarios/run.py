@@ -44,15 +44,18 @@ class ReferenceEngine:
     name = "reference"
     knows_effects = True
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, keeps: bool = False) -> None:
+        """`keeps`: whether the contexts of decided requests are kept, since they are asked for later."""
         self.program = program
+        self._keeps = keeps
         self._references: dict[int, tuple[State, Reference]] = {}
+        self._contexts: dict[tuple[int, int], tuple[Request, EvaluationContext]] = {}
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
         """Decide requests in one state."""
         reference = self.reference(state)
         return [
-            reference.decide(request) if in_full else self._decide_briefly(reference, request)
+            reference.decide(request) if in_full else self._decide_briefly(state, request)
             for request, in_full in zip(requests, explain, strict=True)
         ]
 
@@ -62,8 +65,18 @@ class ReferenceEngine:
             self._references[id(state)] = state, Reference(self.program, state)
         return self._references[id(state)][1]
 
-    def _decide_briefly(self, reference: Reference, request: Request) -> Decision:
-        context = EvaluationContext(reference, request)
+    def context(self, state: State, request: Request) -> EvaluationContext:
+        """The context of a request in a state."""
+        key = id(state), id(request)
+        if key in self._contexts:
+            return self._contexts[key][1]
+        found = EvaluationContext(self.reference(state), request)
+        if self._keeps:
+            self._contexts[key] = request, found
+        return found
+
+    def _decide_briefly(self, state: State, request: Request) -> Decision:
+        context = self.context(state, request)
         rule = self.program.rules[request.resource.type, request.action]
         allowed = context.holds(context.condition(rule))
         effects = [effect_text(context, effect) for effect in rule.effects] if allowed else []
