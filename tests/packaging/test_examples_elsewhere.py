@@ -154,7 +154,13 @@ def test_examples_with_spark(wheel_with_more: Environment, place: Path) -> None:
     write_csv(place / "grants.csv", [*GRANT], [["role:r", "allow", "USE_CATALOG", "catalog:m/c"]])
     (place / "sources.yaml").write_text("tables: {grants: {path: grants.csv}}\n", encoding="utf-8")
     lines = ["privtab state pack cdap.yaml --policy cdap/final -o state.tar.gz"]
-    for line in put(of("spark"), (" /lake/", " lake/"), ("--user alice", "--user walt"), (" /shared/", " shared/")):
+    for line in put(
+        of("spark"),
+        (" /lake/", " lake/"),
+        ("--user alice", "--user walt"),
+        ("certified --people", "again --people"),
+        (" /shared/", " shared/"),
+    ):
         policy = re.search(r"(?:-p|--policy) (cdap|gravitino)/", line)
         lines.append(line.replace("state.yaml", f"{policy[1]}.yaml") if policy else line)
     ran(wheel_with_more, place, *lines, codes=(0, 1))
