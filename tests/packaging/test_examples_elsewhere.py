@@ -159,12 +159,13 @@ def test_examples_with_spark(wheel_with_more: Environment, place: Path) -> None:
         (" /lake/", " lake/"),
         ("--user alice", "--user walt"),
         ("certified --people", "again --people"),
+        ("-o matrix.csv", "-o rights.csv"),
         (" /shared/", " shared/"),
     ):
         policy = re.search(r"(?:-p|--policy) (cdap|gravitino)/", line)
         lines.append(line.replace("state.yaml", f"{policy[1]}.yaml") if policy else line)
     ran(wheel_with_more, place, *lines, codes=(0, 1))
-    assert (place / "matrix.csv").exists()
+    assert (place / "rights.csv").exists()
     assert "main/sales/totals" in "".join(
         part.read_text(encoding="utf-8") for part in (place / "mine.csv").glob("*.csv")
     )
