@@ -206,6 +206,21 @@ def test_certified_requests_give_attributes(given: Path, capsys: pytest.CaptureF
         assert expected in err
 
 
+def test_rows_that_are_left_out_are_said(given: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = '{grantee: "user:ann", effect: allow, privilege: READ, entity: "tabel:t"}'
+    rows = (given / "state.yaml").read_text(encoding="utf-8")
+    (given / "state.yaml").write_text(rows.replace("}]", f"}}, {row}]"), encoding="utf-8")
+    common = ["-p", given / "lake.yaml", "-s", given / "state.yaml", "-o", given / "it", "--plan", "process"]
+    for overwrite in ([], ["--overwrite"]):  # the second time, the rows are known already
+        code, output, err = run(capsys, "certify", *common, "--with", "request.mfa=true", *overwrite)
+        assert output["totals"]["entitlements"] == 1
+        assert output["origin"]["asked"]["wrong rows"] == "left out: 1 finding of `privtab state validate`"
+        assert "left out: 1 finding" in (given / "it" / "report.html").read_text(encoding="utf-8")
+        if not overwrite:
+            assert code == 1
+            assert "unknown entity type `tabel`" in err
+
+
 def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     people = tmp_path / "people.txt"
     people.write_text("alice\n")

@@ -166,7 +166,7 @@ class _RowsLocation(BundleLocation):
 
         program = self.policy.checked("a state")
         try:
-            return index_document(program, checked_rows(program, Path(self.where)))
+            return index_document(program, checked_rows(program, Path(self.where))[0])
         except (FileError, UsageError):
             raise
         except PrivtabError as error:

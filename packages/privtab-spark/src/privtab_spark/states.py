@@ -124,16 +124,30 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
         raise UsageError("no state given: give rows, a path, a bundle or Spark tables")
     if isinstance(state, State):
         return state
-    if isinstance(state, str | os.PathLike) and not is_written(state):
-        from privtab_spark.state.schemas import checked_rows
-
-        key = ("rows", policy.digest, *cache_key(state))
-        return memoised(key, state, lambda: checked_rows(policy.as_program, Path(state)))
+    if (read := _from_files(policy, state)) is not None:
+        return read[0]
     if spark is None:
         raise UsageError(
             f"a {type(state).__name__} needs a Spark session to be read: start one, or pass it as `spark=`"
         )
     return spark_state(policy, state, spark)
+
+
+def wrong_rows(policy: OpenPolicy, state: Any) -> int:
+    """How many findings say why rows of a state in files are left out; 0 for a state in another form."""
+    read = None if is_bundle(state) else _from_files(policy, state)
+    return 0 if read is None else read[1]
+
+
+def _from_files(policy: OpenPolicy, state: Any) -> tuple[State, int] | None:
+    """As `checked_rows`; None for a state that is not in files."""
+    if not isinstance(state, str | os.PathLike) or is_written(state):
+        return None
+    from privtab_spark.state.schemas import checked_rows
+
+    key = ("rows", policy.digest, *cache_key(state))
+    read: tuple[State, int] = memoised(key, state, lambda: checked_rows(policy.as_program, Path(state)))
+    return read
 
 
 def timed_rows(policy: OpenPolicy, state: Any, spark: SparkSession) -> Timed | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from privtab import __version__
-from privtab.base import Entity, UsageError, no_formula
+from privtab.base import Entity, UsageError, count, no_formula
 from privtab.state import State
 from privtab_analysis.heat_map import HeatMap
 from privtab_analysis.html import page, visible
@@ -30,6 +30,7 @@ from privtab_spark.matrix.opening import StateSource, open_matrix, open_state
 from privtab_spark.matrix.question import AttributesLike, Question
 from privtab_spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab_spark.state.schemas import TABLES, is_written
+from privtab_spark.states import wrong_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -238,7 +239,7 @@ def certify(
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         by=by or _user(),
         privtab=__version__,
-        asked=tuple(_scope(opened, matrix.question, users, principals, entities)),
+        asked=tuple(_scope(opened, matrix.question, users, principals, entities, wrong_rows(opened, state))),
     )
     with atomic_folder(target) as place:
         progress("writing the matrix")
@@ -289,13 +290,16 @@ def _scope(
     users: UsersLike,
     principals: Collection[str] | None,
     entities: EntitiesLike,
+    wrong: int,
 ) -> Iterator[tuple[str, str]]:
-    """Describe the scope of the matrix, so that a gap is not mistaken for a denial."""
+    """Describe the scope of the matrix, so that a gap is not mistaken for a denial. `wrong`: findings about rows that are left out."""
     yield "operations", "all" if question.operations is None else found.abbreviated(sorted(question.operations), NAMED)
     subjects = [_described(names) for names in (users, principals) if names is not None]
     yield "who", ", ".join(filter(None, subjects)) if subjects else "every user that the state names"
     listed_entities = f"{len(entities):,} listed" if isinstance(entities, list | tuple) else "from a table"
     yield "entities", "all entities of the state, and their ancestors" if entities is None else listed_entities
+    if wrong:
+        yield "wrong rows", f"left out: {count(wrong, 'finding')} of `privtab state validate`"
     if question.withs:
         objects = [f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())]
         yield "with", found.abbreviated(objects, NAMED)

@@ -5,12 +5,13 @@ Options are checked before Spark is started, and give the arguments of `privtab_
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -28,7 +29,7 @@ from privtab_analysis.given_options import parts_given
 from privtab_spark.failures import first_lines, spark_errors
 from privtab_spark.formats import SPARK
 from privtab_spark.jobs._options import Option, arguments_of, parser_of
-from privtab_spark.jobs._session import ProgressReporter, session
+from privtab_spark.jobs._session import LOG, ProgressReporter, session
 from privtab_spark.policies import open_policy
 
 if TYPE_CHECKING:
@@ -399,8 +400,9 @@ def run_with(function: Callable[..., int], options: Mapping[str, Any]) -> int:
     given = arguments_of(function, options)
     job_session: JobSession = given["session"]
     try:
-        with closing(job_session):
-            return function(**given)
+        with closing(job_session), _LeftOut() as left_out:
+            code = function(**given)
+            return code or (ExitCode.FINDINGS if left_out.any else 0)
     except PrivtabError as error:
         _print_error(_error_text(error))
         return error.exit_code
@@ -412,6 +414,25 @@ def run_with(function: Callable[..., int], options: Mapping[str, Any]) -> int:
         return ExitCode.EXTERNAL
     finally:
         job_session.progress.end()
+
+
+class _LeftOut(logging.Handler):
+    """Prints which rows of states are left out, while it is entered."""
+
+    any = False
+
+    def __enter__(self) -> Self:
+        LOG.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        LOG.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the findings about rows that are left out; other records are for the log."""
+        if (error := getattr(record, "left_out", None)) is not None:
+            self.any = True
+            _print_error(_error_text(error))
 
 
 def _error_text(error: PrivtabError) -> str:

@@ -55,7 +55,7 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         return replace(rows, tables={**rows.tables, **empty}, system=opened.system)
     if is_written(path):
         return read_written(spark, path, policy)
-    return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path))
+    return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path)[0])
 
 
 def read_of(spark: SparkSession, policy: object, state: object) -> Read | None:

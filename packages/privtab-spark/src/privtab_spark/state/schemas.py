@@ -5,6 +5,7 @@ Also helpers that need no Spark: a policy's program, and the rows of files and D
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from privtab.base import WINDOW_COLUMNS
 from privtab.ir import Program
 from privtab.state import ENTITY_COLUMNS, TABLE_COLUMNS, State, StateFinding
 
+log = logging.getLogger("privtab.spark")
 _SPLIT = {"scope": "scope_", "parent": "parent_"}
 """The prefixes of the columns for the type and the path of an entity."""
 CANONICAL: Mapping[str, tuple[str, ...]] = {
@@ -94,12 +96,18 @@ def program_of(policy: object) -> Program:
     return open_policy(cast("Any", policy)).as_program
 
 
-def checked_rows(program: Program, path: Path) -> State:
-    """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
+def checked_rows(program: Program, path: Path) -> tuple[State, int]:
+    """The valid rows of files, and how many findings others have, about which it logs a warning.
+
+    Raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole.
+    """
     from privtab.base import StateInvalid
     from privtab.state import load_raw_state, validate
 
     state, findings = validate(program, load_raw_state(path))
-    if wrong := tuple(finding for finding in findings if finding.stops(program)):
-        raise StateInvalid(wrong, UNREAD if program.semantics.deny == "none" else StateFinding.MAY_DENY)
-    return state
+    if stopping := tuple(finding for finding in findings if finding.stops(program)):
+        raise StateInvalid(stopping, UNREAD if program.semantics.deny == "none" else StateFinding.MAY_DENY)
+    if wrong := tuple(finding for finding in findings if finding.severity == "error"):
+        left_out = StateInvalid(wrong, "answered without these rows")
+        log.warning("%s", left_out, extra={"left_out": left_out})
+    return state, len(wrong)
