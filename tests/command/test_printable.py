@@ -278,7 +278,7 @@ def test_the_function_is_the_command() -> None:
 def test_a_hostile_request_is_one_printable_line_in_the_log(kind: str, privtab: Privtab, folder: Path) -> None:
     (folder / "tokens").write_text("web secret-enough-for-a-test\n", encoding="utf-8")
     (folder / "tokens").chmod(0o600)
-    what = ["--policy", "shop.yaml", "--state", "good.yaml"] if kind == "AuthZEN" else ["registry", "kept"]
+    what = ["--policy", "shop.yaml", "--state", "good.yaml"] if kind == "AuthZEN" else ["registry:kept"]
     command = [
         sys.executable,
         "-m",

@@ -76,7 +76,7 @@ MISSING = {
     "privtab state import postgresql postgresql+psycopg://a:secret@db/sales -p postgresql/15 -o state.json": "psycopg",
     "privtab state push postgresql postgresql+psycopg://a:secret@db/sales -p postgresql/15 -s none.yaml": "psycopg",
     "privtab store show postgresql+psycopg://a:secret@db/grants": "psycopg",
-    "privtab registry show s3://policies/registry --stored policy": "s3fs",
+    "privtab registry status -r s3://policies/registry --stored policy": "s3fs",
     "privtab conform postgresql/15 --driver postgresql.yaml --url postgresql+psycopg://a:secret@db/x": "psycopg",
 }
 

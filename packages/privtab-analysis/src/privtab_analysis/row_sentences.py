@@ -6,6 +6,14 @@ from collections.abc import Callable, Mapping
 
 from privtab.base import WINDOW_COLUMNS
 
+_EFFECTS = {"allow": "granted", "deny": "denied"}
+
+
+def _done(effect: str) -> str:
+    """What a grant does; of a row that nobody checked, its effect as it is written."""
+    return _EFFECTS.get(effect, f"`{effect}`")
+
+
 _SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "members": lambda row: f"{row['user']} is a member of {row['of']}",
     "memberships": lambda row: f"{row['user']} is in group:{row['group']}",
@@ -13,9 +21,7 @@ _SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
         f"{row['principal'].removeprefix('user:')} holds role:{row['role']}"
         + (f" within {row['scope']}" if "scope" in row else "")
     ),
-    "grants": lambda row: (
-        f"{row['privilege']} {'denied' if row['effect'] == 'deny' else 'granted'} to {row['grantee']} at {row['entity']}"
-    ),
+    "grants": lambda row: f"{row['privilege']} {_done(row['effect'])} to {row['grantee']} at {row['entity']}",
     "owners": lambda row: f"{row['entity']} is owned by {row['owner']}",
     "service_admins": lambda row: f"{row['user']} is a service admin",
     "attributes": lambda row: f"{row['attribute']} of {row.get('entity') or row['user']} is {row['value']}",
