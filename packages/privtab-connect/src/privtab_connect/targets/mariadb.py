@@ -53,7 +53,6 @@ _OWN_ROLE = "roles of "
 _LONGEST = {"login": 128 - len(_OWN_ROLE), "role": 128}
 _LONGEST_OBJECT = 64
 _BMP = 0xFFFF
-_SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys', 'privtab')"
 _QUOTING = Quoting(MySQLDialect(paramstyle="named"))
 
 
@@ -156,16 +155,13 @@ class MariaDb:
         return found
 
     def _objects(self) -> set[Object]:
-        queries = (
-            f"SELECT 'database', schema_name FROM information_schema.schemata WHERE schema_name NOT IN {_SYSTEM}",
-            f"SELECT 'table', table_schema, table_name FROM information_schema.tables WHERE table_schema NOT IN {_SYSTEM}",
-            f"SELECT 'column', table_schema, table_name, column_name FROM information_schema.columns WHERE table_schema NOT IN {_SYSTEM}",
-            f"SELECT lower(routine_type), routine_schema, routine_name FROM information_schema.routines WHERE routine_schema NOT IN {_SYSTEM}",
-        )
-        found = {Object("server", ())}
-        for query in queries:
-            found |= {Object(kind, tuple(names)) for kind, *names in self._sql.rows(query)}
-        return found
+        rows = self._sql.rows(_NAMES.queries["objects"])
+        found = {
+            Object(kind, tuple(name for name in names if name is not None))
+            for kind, *names in rows
+            if names[0] != RECORD
+        }
+        return found | {Object("server", ())}
 
     def _recorded(self) -> tuple[frozenset[Right], frozenset[Right]]:
         there = self._sql.rows(

@@ -55,7 +55,7 @@ LONGEST_NAME = 63
 _OBJECTS = f"""
 with named as ({_NAMES.queries["objects"]})
 select kind, names, owner, routine{{columns}} from named{{more}} where kind in ({{kinds}})
-  and (kind = 'database' or names[1] !~ '^pg_' and names[1] not in ('information_schema', '{RECORD}'))
+  and (kind = 'database' or names[1] <> '{RECORD}' and names[1] not in ({_NAMES.queries["system_schemas"]}))
 """
 _OF_DATABASE = Account("role", "pg_database_owner")
 """The role that the owner of the database is a member of."""
