@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from urllib.parse import unquote
 
 import typer
@@ -48,6 +50,17 @@ WhyOption = Annotated[str, option("--why TEXT", "Reason, recorded in the history
 ExpectOption = Annotated[
     int | None, option("--expect RELEASE", "Only if the channel is still at this release; 0: if it has none.", min=0)
 ]
+
+
+def written_options(options: Any) -> dict[str, object]:
+    """The values of a group's options by the longest name, but for defaults and for values of environment variables."""
+    declared = get_type_hints(type(options), include_extras=True)
+    found = {}
+    for one in fields(options):
+        parameter, value = declared[one.name].__metadata__[0], getattr(options, one.name)
+        if value != one.default and value != os.environ.get(parameter.settings.get("envvar", "")):
+            found[max(parameter.names, key=len, default="")] = value
+    return found
 
 
 def open_registry(url: str | None) -> Registry:

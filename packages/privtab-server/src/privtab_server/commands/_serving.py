@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from privtab.base import UsageError, needing, parse_key_values, printable_json, printable_text
 from privtab.command import SigningOptions, deliver, load_policy, option, out, print_error
 from privtab_analysis.commands._ask import AuthoriseOption
-from privtab_server.commands._registry_options import open_registry
+from privtab_server.commands._registry_options import open_registry, written_options
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -317,13 +316,10 @@ class StoreOptions(SigningOptions):
         Raises UsageError for options that need another one, FileError.
         """
         if channel is None:
-            for option, value in (
-                ("--sidecar-token-file", self.sidecar_token_file),
-                ("--signing-key", self.key if self.key != os.environ.get("PRIVTAB_SIGNING_KEY") else None),
-                ("--signature", self.signature),
-            ):
-                if value is not None:
-                    raise UsageError(f"`{option}` is for the bundles of `--channel NAME`")
+            written = written_options(self)
+            for name in ("--sidecar-token-file", "--signing-key", "--signature"):
+                if name in written:
+                    raise UsageError(f"`{name}` is for the bundles of `--channel NAME`")
             return None
         if self.sidecar_token_file is None and not others:
             raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls client-ca=FILE`")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from privtab_analysis.commands._failing import EMPTY, INCOMPLETE, accepted
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 from privtab_analysis.state_diff.rows import as_stored
 from privtab_server.addresses import token_or_variable
-from privtab_server.commands._registry_options import open_registry
+from privtab_server.commands._registry_options import open_registry, written_options
 from privtab_server.commands._rollout import (
     CanaryOptions,
     DeployReport,
@@ -58,6 +57,11 @@ PARTIAL = "partial-state"
 REASONS = ("untested", "kept-state", "gains", "replay")
 """What a release may be made in spite of, for a reason that the channel's history keeps."""
 KINDS = (INCOMPLETE, EMPTY, "quiet-canary", PARTIAL)
+NOT_PUSHED = (
+    "--canary", "--canary-limit", "--signing-key", "--signature", "--registry", "--channel", "--server", "--opa", "--wait", "--why",
+    "--sharded", "--replay", "--waivers", "--rollback-on-failure",
+)  # fmt: skip
+"""The options about releases and gates, which `--push` has none of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,24 +124,9 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
     release.waits()
     report = DeployReport(quiet=release.quiet)
     if deploy.push is not None:
-        excluded = {
-            "--canary": canary.canary,
-            "--canary-limit": canary.canary_limit,
-            "--signing-key": deploy.signing_key != os.environ.get("PRIVTAB_SIGNING_KEY") and deploy.signing_key,
-            "--signature": deploy.signature,
-            "--registry": release.registry != os.environ.get("PRIVTAB_REGISTRY") and release.registry,
-            "--channel": release.channel not in ("dev", os.environ.get("PRIVTAB_CHANNEL")),
-            "--server": release.server != os.environ.get("PRIVTAB_SERVER") and release.server,
-            "--opa": release.opa,
-            "--wait": release.wait,
-            "--why": release.why,
-            "--sharded": deploy.sharded,
-            "--replay": deploy.replay,
-            "--fail-on": deploy.fail_on == "any",
-            "--waivers": deploy.waivers,
-            "--rollback-on-failure": deploy.rollback,
-            **{f"--accept {kind}": kind not in ("untested", PARTIAL) for kind in kinds},
-        }
+        written = written_options(deploy) | written_options(canary) | written_options(release)
+        excluded = {name: written.get(name) for name in NOT_PUSHED} | {"--fail-on": deploy.fail_on == "any"}
+        excluded |= {f"--accept {kind}": kind not in ("untested", PARTIAL) for kind in kinds}
         for name, value in excluded.items():
             if value:
                 raise UsageError(f"`--push` goes to one OPA, without {name}: leave that off")

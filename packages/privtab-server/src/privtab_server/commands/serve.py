@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import UsageError, needing
 from privtab.command import PartialOption, argument, load_state, option
+from privtab_server.commands._registry_options import written_options
 from privtab_server.commands._serving import ServerSettings, StoreOptions, serve_registry, serve_store
 from privtab_server.store_states import running_store
 
@@ -169,14 +169,8 @@ def _served(place: str | None) -> tuple[str, str]:
 def _check_others(served: str, **groups: Any) -> None:
     """Raise UsageError for an option about something that is not served: it would be lost."""
     for kind, options in groups.items():
-        declared = get_type_hints(type(options), include_extras=True)
-        for one in fields(options) if kind != served else ():
-            (written,) = declared[one.name].__metadata__
-            value = getattr(options, one.name)
-            if value != one.default and value != os.environ.get(written.settings.get("envvar", "")):
-                raise UsageError(
-                    f"`{max(written.names, key=len)}` is for {KINDS[kind]}: what is served is {KINDS[served]}"
-                )
+        for name in written_options(options) if kind != served else ():
+            raise UsageError(f"`{name}` is for {KINDS[kind]}: what is served is {KINDS[served]}")
 
 
 def _serve_decisions(
