@@ -46,7 +46,8 @@ def compare_states(policy: str | None, options: StateDiffOptions, fail_on: list[
     The comparison is exact, and names the rows behind each difference.
     """
     failing = failing_words(fail_on, FAILING)
-    before, *others = options.states or [Path()]
+    assert options.states
+    before, *others = options.states
     if len(others) > 1 or bool(others) == bool(options.without):
         raise UsageError("give two states, `-s OLD -s NEW`, or one with `--without ROW`")
     after = others[0] if others else None
@@ -116,7 +117,6 @@ class _Sides:
         return state, places
 
     def _raw(self, path: Path) -> RawState:
-
         if self.after is not None and is_stored(self.before) != is_stored(self.after):
             raise UsageError("a bundle has sets and roles resolved: give a policy to compare it with a file")
         rows = load_rows(None, path)

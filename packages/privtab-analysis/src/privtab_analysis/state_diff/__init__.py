@@ -77,8 +77,7 @@ def state_diff(
     # Where ids are flat, the rows of a state tell which entities lie somewhere.
     naming = [] if program.flat else [State(owners=tuple((entity, "") for entity in entities))]
     sides = Side(program, placed(program, states[0])), Side(program, placed(program, states[1]))
-    comparison = Comparison(program, sides, plain_rows, most, naming, causes=causes)
-    comparison.alike_together = alike_together
+    comparison = Comparison(program, sides, plain_rows, most, naming, causes=causes, alike_together=alike_together)
     found = comparison.all(tell)
     access = tuple(found if comparison.rows is rows else with_windows(found, rows, at_moment))
     return StateDiff(
@@ -102,6 +101,7 @@ class Comparison:
         naming: Sequence[State] = (),
         *,
         causes: bool,
+        alike_together: bool = False,
     ) -> None:
         self.program = program
         self.sensitive = program.sensitive
@@ -113,7 +113,7 @@ class Comparison:
         self.only: Collection[tuple[str, str]] | None = None
         """The operations that are compared, by type and name; None: every one."""
         self.wants_causes = causes
-        self.alike_together = False
+        self.alike_together = alike_together
         self._affected: frozenset[str] = frozenset()
         """Addresses at or below which the changed rows matter."""
         self._places: tuple[AffectedPlaces, ...] = ()
