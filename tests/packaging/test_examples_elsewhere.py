@@ -49,7 +49,7 @@ KINDS = {
     "spark": r"(certify|spark|state build) ",
     "file": r"",
 }
-"""What examples need, the first that fits, by a part of their words."""
+"""The needs of examples by a part of their words; the first that fits counts."""
 REST = sorted({line for name, line in examples() if not runs_here(name, line)})
 
 
@@ -240,7 +240,7 @@ def write_ranger(folder: Path) -> None:
 
 @pytest.mark.long
 def test_examples_with_servers(wheel_with_more: Environment, place: Path, tmp_path: Path) -> None:
-    """What serves runs until it is ended; what asks runs meanwhile, about the same things."""
+    """Run what serves until it is ended, and meanwhile what asks about the same things."""
     token = "t" * 20
     env = replace(wheel_with_more, variables={"PRIVTAB_TOKEN": token})
     made = certificates.make(place)
@@ -302,7 +302,7 @@ def user(name: str) -> dict[str, str]:
 
 
 def language_server(env: Environment, folder: Path) -> int:
-    """How the language server ends after it has answered."""
+    """Ask the language server, end it, and return its exit code."""
     with subprocess.Popen([env.command, "lsp"], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         client = LspClient(process)
         assert "capabilities" in client.ask("initialize", processId=None, rootUri=folder.as_uri(), capabilities={})

@@ -142,7 +142,7 @@ privtab state pack narrower.yaml -p next.yaml -o next/lake/1/state.tar.gz
 privtab registry put registry/ next/lake/1 --channel prod
 privtab registry get registry/ prod lake -o running/
 """
-"""What the folder holds besides files, made by the commands themselves."""
+"""The content of the folder besides files, made by the commands themselves."""
 RUNNER = """
 import contextlib, io, json, os, shlex, shutil, sys, tempfile
 from privtab.command._app import run

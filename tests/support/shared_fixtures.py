@@ -125,7 +125,7 @@ MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
 
 def slow_words() -> re.Pattern[str]:
-    """What stands in each file with slow tests; `make test-full` collects no other files."""
+    """The words of which each file with slow tests has one; `make test-full` collects no other files."""
     found = re.search(r"^SLOW_WORDS := (.+)$", MAKEFILE.read_text(encoding="utf-8"), re.MULTILINE)
     assert found, "the Makefile names no words of slow tests"
     return re.compile(found[1])

@@ -384,7 +384,7 @@ def violations(page: Any, axe: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Iterator[list[str]]:
-    """Where a policy's page, a certification, reports about a log and a registry's pages are."""
+    """The files of a policy's page, a certification, reports about a log and a registry's pages."""
     folder = tmp_path_factory.mktemp("reports")
     program = shop(folder).program
     state, _ = validate(program, from_tables(tables(), "state.yaml"))

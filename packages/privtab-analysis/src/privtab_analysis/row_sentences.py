@@ -10,7 +10,7 @@ _EFFECTS = {"allow": "granted", "deny": "denied"}
 
 
 def _done(effect: str) -> str:
-    """What a grant does; of a row that nobody checked, its effect as it is written."""
+    """Name what a grant does; an effect that nobody checked stands as it is written."""
     return _EFFECTS.get(effect, f"`{effect}`")
 
 

@@ -16,7 +16,7 @@ MARK = "names"
 KEYS = ("title", "case", "wildcards", "macros", "kinds", "reserved", "queries")
 KIND = ("type", "path", "privileges", "holds", "sign", "reads")
 CHANGES = "names somebody or something else for each request"
-"""What reports say of a name with a macro."""
+"""The words of reports about a name with a macro."""
 _ESCAPE = re.compile(r"(%[0-9A-F]{2})")
 
 

@@ -33,7 +33,7 @@ RESOURCES = {
 }  # fmt: skip
 """The operations that Kafka's `AclEntry` has for each type of resource, and DELETE, which controllers ask of the cluster."""
 HIDDEN = re.compile("does(?: not|n't) exist")
-"""What tools say of a topic that the user may not describe, by their versions."""
+"""The words of tools about a topic that the user may not describe, by their versions."""
 SINCE_4 = {"GROUP": ("DESCRIBE_CONFIGS", "ALTER_CONFIGS"), "TRANSACTIONAL_ID": ("TWO_PHASE_COMMIT",)}
 """What `AclEntry` has beside in Kafka 4."""
 

@@ -134,7 +134,7 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
 
 
 def wrong_rows(policy: OpenPolicy, state: Any) -> int:
-    """How many findings say why rows of a state in files are left out; 0 for a state in another form."""
+    """Count the findings that say why rows of a state in files are left out; 0 for a state in another form."""
     read = None if is_bundle(state) else _from_files(policy, state)
     return 0 if read is None else read[1]
 

@@ -47,7 +47,7 @@ class _Classes:
 
 
 class _Form(NamedTuple):
-    """What a question asks about objects of some types: a condition, and conditions that must not hold."""
+    """A question about objects of some types: a condition, and conditions that must not hold."""
 
     condition: Condition
     others: tuple[Condition, ...]

@@ -24,7 +24,7 @@ _FLAT = re.compile(r"(?:.*/)?%[a-z][a-z0-9_]*:(.*)", re.DOTALL)
 
 
 Affected: TypeAlias = Literal["yes", "no", "either"]
-"""Which classes: those that changed rows affect, those that they do not, or all."""
+"""The classes that changed rows affect, the classes that they do not affect, or all."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ Rows: TypeAlias = tuple[ChangedRow, ...]
 
 
 class Change(NamedTuple):
-    """What some subjects gain or lose on some entities because of the same rows."""
+    """A gain or a loss of some subjects on some entities because of the same rows."""
 
     gained: bool
     question: Question

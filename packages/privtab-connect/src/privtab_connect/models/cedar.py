@@ -23,7 +23,7 @@ GROUP, PEOPLE = "group", (USER, "group#member")
 _ANYONE, _NOBODY = Joined("and", ()), Joined("or", ())
 _ESCAPE = re.compile(r"\\(?:u\{(\w+)\}|x(\w\w)|(.))")
 Scope: TypeAlias = list[tuple[str, Any]]
-"""What a policy asks of a variable: `==`, `in` or `is`, each with a type, an entity (its type and id), a list of entities or a slot."""
+"""The demand of a policy on a variable: `==`, `in` or `is`, each with a type, an entity (its type and id), a list of entities or a slot."""
 
 
 @dataclass(slots=True)

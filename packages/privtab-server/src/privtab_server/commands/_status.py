@@ -95,7 +95,7 @@ class ChannelSnapshot:
     """One reading of a channel and its fleet."""
 
     chosen: bool
-    """Whether a channel was named, which is told in full."""
+    """True if a channel was named, which is told in full."""
     channels: list[Channel]
     histories: list[list[Channel]]
     """The last releases of each of the channels."""
