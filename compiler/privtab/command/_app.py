@@ -127,10 +127,10 @@ staged.ask = _ask
 
 
 def _check_moved(arguments: Sequence[str]) -> None:
-    """Raise UsageError for a command of an earlier name, with what to write instead, as `moved.tsv` lists them."""
+    """Raise UsageError for an earlier name that no file has, with what to write instead, as `moved.tsv` lists them."""
     for was, now in tab_lines("moved.tsv"):
         words = was.split()
-        if list(arguments[: len(words)]) == words:
+        if list(arguments[: len(words)]) == words and not Path(words[-1]).exists():
             raise UsageError(f"there is no `privtab {was}`: write `privtab {now}`")
 
 
@@ -187,8 +187,8 @@ def _run(arguments: Sequence[str]) -> int:
     elif arguments[:2] == ["opa", "install"]:
         arguments = ["opa", "path", "--install", *arguments[2:]]
     try:
+        _check_moved(arguments)
         if (call := _read_by_hand(arguments)) is None:
-            _check_moved(arguments)
             _command(arguments)(args=list(arguments), prog_name="privtab")
         else:
             _call(call)
