@@ -19,7 +19,7 @@ from privtab import pipeline
 from privtab.base.errors import InvalidRequest
 from privtab.base.request import Entity, Request
 from privtab.base.vocabulary import Vocabulary
-from privtab.engines import arrays, kernel
+from privtab.engines import arrays, kernel, lookups
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import MANY, PythonEngine
@@ -137,6 +137,15 @@ def test_users_with_many_principals_are_answered_from_the_other_side(
     monkeypatch.setattr(kernel, "MOST_SPREAD", 3)
     _, _, found = differences(seed, tmp_path, policies=8, states=4, per_rule=8)
     assert not found, found[0]
+
+
+@pytest.mark.slow
+def test_rows_of_which_hardly_any_repeat_are_not_made_distinct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here more than four rows are taken for such, whatever repeats in them."""
+    monkeypatch.setattr(lookups, "SAMPLE", 1)
+    total, allowed, found = differences(2, tmp_path, policies=4, states=4, per_rule=8)
+    assert not found, found[0]
+    assert total > allowed > 0
 
 
 @pytest.mark.slow

@@ -109,13 +109,15 @@ class Column:
     def __init__(self, entries: Entries, bits: Bits, used: Truth) -> None:
         """`bits` are by entry; `used` is by place and has one more element at the end, for missing places."""
         self._entries = entries
-        self._bits = np.append(bits, np.uint64(0))  # the last one for missing entries
+        self._bits = bits
         self.used = used
         """By place: whether any principal holds something on it."""
 
-    def held(self, principals: Codes, places: Codes) -> Bits:
-        """Bits by (principal, place)."""
-        return self._bits[self._entries.find(principals, places)]
+    def held(self, principals: Codes, places: Codes) -> tuple[Codes, Bits]:
+        """The positions of the (principal, place) pairs that hold something, and their bits."""
+        entries = self._entries.find(principals, places)
+        positions = np.flatnonzero(entries >= 0)
+        return positions, self._bits[entries[positions]]
 
     def holders(self, places: Codes) -> Codes:
         """The number of principals that hold something on each place."""
@@ -169,32 +171,24 @@ class UserPrincipals:
     def _heavy(self) -> HashIndex:
         """(user, principal) of the users with many principals."""
         users = np.flatnonzero(np.diff(self._lists.first) > HEAVY)
-        positions, principals = self._lists.spread(users)
-        return HashIndex(users[positions] << 32 | self._lists.values[principals])
+        positions, principals = self.spread(users)
+        return HashIndex(users[positions] << 32 | principals)
 
     def have(self, users: Codes, principals: Codes) -> Truth:
         """Return whether users with many principals have the given ones."""
         found: Truth = self._heavy.find(users << 32 | principals) >= 0
         return found
 
-    def spread(self, users: Codes) -> tuple[Codes, Codes, Codes]:
-        """All principals of some users: the positions of those that have any, where each one's begin, and the principals.
-
-        `users` must not be negative.
-        """
-        nonempty = np.flatnonzero(self.counts(users))
-        counts = self.counts(users[nonempty])
-        _, value_positions = self._lists.spread(users[nonempty])
-        return nonempty, np.cumsum(counts) - counts, self._lists.values[value_positions]
+    def spread(self, users: Codes) -> tuple[Codes, Codes]:
+        """All principals of some users: the position of the user in `users`, and the principal."""
+        return self._lists.values_of(users)
 
     def unite(self, users: Codes, bits: Bits) -> Bits:
         """The union of `bits`, which are by principal, over all principals of each user."""
         distinct, inverse = np.unique(users, return_inverse=True)
         united = np.zeros(len(distinct), np.uint64)
-        known = np.flatnonzero(distinct >= 0)
-        nonempty, begins, principals = self.spread(distinct[known])
-        if len(nonempty):
-            united[known[nonempty]] = np.bitwise_or.reduceat(bits[principals], begins)
+        positions, principals = self.spread(distinct)
+        np.bitwise_or.at(united, positions, bits[principals])
         return united[inverse]
 
     def label(self, kind: str) -> tuple[TextDictionary, Codes]:

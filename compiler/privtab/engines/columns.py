@@ -18,6 +18,7 @@ from privtab.base.attributes import AttributeKind, Attributes, GivenAttributes
 from privtab.base.names import ESCAPES, UNUSABLE
 from privtab.base.records import dataclass
 from privtab.engines.arrays import Arrays, TypeArrays
+from privtab.engines.lookups import few_repeat
 
 TextPool: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
 """A column of texts."""
@@ -90,7 +91,7 @@ class Level:
     parent_codes: Codes
     """For each path, the position of the path above it in `parents`."""
     names: pa.Array
-    """The distinct last names."""
+    """The last names, each once unless few of many repeat."""
     name_codes: Codes
     """For each path, the position of its last name in `names`."""
 
@@ -116,7 +117,7 @@ class Paths:
         self.width = width
         self._arrays = arrays
         self._chains = chains
-        self._levels: dict[int, Level] = {width: level_of(texts, width, slashes)}
+        self._levels: dict[int, Level] = {width: level_of(texts, width, slashes, repeats=True)}
         self._places: dict[str, Codes] = {}
 
     def level(self, depth: int) -> Level:
@@ -125,15 +126,11 @@ class Paths:
             self._levels[depth] = level_of(self.level(depth + 1).parents, depth)
         return self._levels[depth]
 
-    def whole(self) -> pa.Array:
-        """The paths as text."""
-        return self.level(self.width).texts
-
     def good(self) -> Truth:
         """Find the paths that have neither an empty name nor a wrong escape or character."""
         by_level = [_well_spelt(self.level(depth).names) for depth in range(1, self.width + 1)]
         if all(good.all() for good in by_level):
-            return np.ones(len(self.whole()), np.bool_)
+            return np.ones(len(self.level(self.width).texts), np.bool_)
         well_spelt = np.ones(1, np.bool_)
         for depth, good in enumerate(by_level, 1):
             level = self.level(depth)
@@ -170,36 +167,28 @@ def select(values: Codes, positions: Codes | None) -> Codes:
     return values if positions is None else values[positions]
 
 
-def level_of(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level:
-    """Split paths with `width` names each; `slashes`: the positions of all their slashes, if they are known."""
+def level_of(texts: pa.Array, width: int, slashes: Codes | None = None, *, repeats: bool = False) -> Level:
+    """Split paths with `width` names each. `slashes`: the positions of all slashes, if known; `repeats`: whether a last name may stand twice."""
     count = len(texts)
     zeros = np.zeros(count, np.int64)
     if width == 0:
         return Level(texts=texts, parents=_EMPTY, parent_codes=zeros, names=_EMPTY, name_codes=zeros)
-    if width == 1:
-        encoded = texts.dictionary_encode()
-        name_codes = encoded.indices.to_numpy().astype(np.int64)
-        return Level(texts=texts, parents=_EMPTY, parent_codes=zeros, names=encoded.dictionary, name_codes=name_codes)
-    offsets, content = text_bytes(texts)
-    # Each path is cut behind its last slash: two texts that follow each other in the same bytes, all encoded at once.
-    cuts = np.empty(2 * count + 1, np.int32)
-    cuts[0::2] = offsets
-    slashes = np.flatnonzero(content == _SLASH) if slashes is None else slashes
-    np.add(slashes[width - 2 :: width - 1], 1, out=cuts[1::2], casting="same_kind")
-    encoded = pa.StringArray.from_buffers(2 * count, pa.py_buffer(cuts), pa.py_buffer(content)).dictionary_encode()
-    pieces = encoded.indices.to_numpy()
-    distinct = encoded.dictionary
-    # Only the path above a name ends with a slash.
-    ends, signs = text_bytes(distinct)
-    is_parent = np.diff(ends) > 0
-    is_parent &= signs[ends[1:] - 1] == _SLASH
-    return Level(
-        texts=texts,
-        parents=_without_end(distinct.filter(pa.array(is_parent))),
-        parent_codes=(np.cumsum(is_parent) - 1)[pieces[0::2]],
-        names=distinct.filter(pa.array(~is_parent)),
-        name_codes=(np.cumsum(~is_parent) - 1)[pieces[1::2]],
-    )
+    parents, parent_codes, names, name_codes = _EMPTY, zeros, texts, np.arange(count)
+    if width > 1:
+        offsets, content = text_bytes(texts)
+        # Each path is cut behind its last slash: two texts that follow each other in the same bytes.
+        cuts = np.empty(2 * count + 1, np.int32)
+        cuts[0::2] = offsets
+        slashes = np.flatnonzero(content == _SLASH) if slashes is None else slashes
+        np.add(slashes[width - 2 :: width - 1], 1, out=cuts[1::2], casting="same_kind")
+        pieces = pa.StringArray.from_buffers(2 * count, pa.py_buffer(cuts), pa.py_buffer(content))
+        encoded = pieces.take(pa.array(np.arange(0, 2 * count, 2))).dictionary_encode()
+        parents, parent_codes = _without_end(encoded.dictionary), encoded.indices.to_numpy().astype(np.int64)
+        names = pieces.take(pa.array(np.arange(1, 2 * count, 2)))
+    if not (repeats and few_repeat(names)):
+        encoded = names.dictionary_encode()
+        names, name_codes = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
+    return Level(texts=texts, parents=parents, parent_codes=parent_codes, names=names, name_codes=name_codes)
 
 
 def _without_end(texts: pa.Array) -> pa.Array:

@@ -22,7 +22,7 @@ from privtab.engines.arrays import HEAVY, Arrays, Column, TypeArrays, UserPrinci
 from privtab.engines.columns import Level, Paths, decoded, select
 from privtab.engines.conditions import RESOURCE, Atom, Comparison, Condition, Operand
 from privtab.engines.index import OWNER_BIT
-from privtab.engines.lookups import Bits, Remembered, pair
+from privtab.engines.lookups import Bits, Remembered, few_repeat, pair
 from privtab.engines.plan import FormPlan, LookupStep, needed
 
 Truths: TypeAlias = Callable[[Atom], Truth]
@@ -43,6 +43,8 @@ class View:
     """For each pair, the position of the user's name."""
     path_positions: Codes | None
     """For each pair, the position of the path in its level; None: the same position."""
+    distinct: bool = True
+    """False if so few pairs repeat that each stands for a pair of the view below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +76,14 @@ class Batch:
                 view = View(user_positions=self.user_positions, path_positions=None)
             else:
                 deeper, level = self.view(slot, depth + 1), paths.level(depth + 1)
-                count = len(level.parents)
-                pairs = pa.array(
-                    deeper.user_positions * count + select(level.parent_codes, deeper.path_positions)
-                ).dictionary_encode()
-                user_positions, path_positions = np.divmod(pairs.dictionary.to_numpy(), count)
-                self._parents[slot, depth + 1] = pairs.indices.to_numpy()
-                view = View(user_positions=user_positions, path_positions=path_positions)
+                count, codes = len(level.parents), select(level.parent_codes, deeper.path_positions)
+                numbers = pa.array(deeper.user_positions * count + codes)
+                user_positions, distinct = deeper.user_positions, not few_repeat(numbers)
+                if distinct:
+                    pairs = numbers.dictionary_encode()
+                    user_positions, codes = np.divmod(pairs.dictionary.to_numpy(), count)
+                    self._parents[slot, depth + 1] = pairs.indices.to_numpy()
+                view = View(user_positions=user_positions, path_positions=codes, distinct=distinct)
             self._views[slot, depth] = view
         return self._views[slot, depth]
 
@@ -92,7 +95,7 @@ class Batch:
         """The same for each pair of a view with more names of the path; None: for each request."""
         values = found.values
         for below in range(found.depth, self.paths[found.slot].width if depth is None else depth):
-            values = values[self.parent_pairs(found.slot, below + 1)]
+            values = select(values, self.parent_pairs(found.slot, below + 1))
         return values
 
     def combined(self, parts: Iterable[Found], combine: np.ufunc) -> Found:
@@ -107,10 +110,10 @@ class Batch:
         neutral = np.full(len(self.user_positions), combine.identity, np.bool_)
         return self.of_requests(reduce(combine, map(self.lowered, by_slot.values()), neutral))
 
-    def parent_pairs(self, slot: str, depth: int) -> Codes:
-        """For each pair of a view, the position of its pair in the view one name higher."""
+    def parent_pairs(self, slot: str, depth: int) -> Codes | None:
+        """For each pair of a view, the position of its pair in the view one name higher; None: the same position."""
         self.view(slot, depth - 1)
-        return self._parents[slot, depth]
+        return self._parents.get((slot, depth))
 
 
 def in_columns(plan: FormPlan) -> bool:
@@ -167,7 +170,7 @@ class Kernel:
                 higher = self.plan.steps[step.above].depth < step.depth
                 parent = steps[step.above].expand(batch.parent_pairs(step.slot, step.depth) if higher else None)
                 users = np.where(parent.denied, -1, users)
-            bits = self._direct_bits(number, users, batch.paths[step.slot], view.path_positions)
+            bits = self._direct_bits(number, users, batch.paths[step.slot], view)
             owned = bits & np.uint64(OWNER_BIT)
             scopes: tuple[tuple[int, Codes], ...] = ()
             if semantics.roles:
@@ -201,22 +204,22 @@ class Kernel:
             effective = np.where(bits & np.uint64(OWNER_BIT) != 0, effective | inherited, effective)
         return effective
 
-    def _direct_bits(self, number: int, users: Codes, paths: Paths, path_positions: Codes | None) -> Bits:
+    def _direct_bits(self, number: int, users: Codes, paths: Paths, view: View) -> Bits:
         """The rights of the users on the entities of a step themselves."""
         column, type_ = self._columns[number], self.plan.steps[number].type
         bits = np.zeros(len(users), np.uint64)
         known = np.flatnonzero(users >= 0)
         if len(known):
-            if path_positions is None:
+            if view.path_positions is None:
                 if number not in self._kinds:
                     self._kinds[number] = self._arrays.kinds[type_].only(column.used[:-1].nonzero()[0])
                 places = paths.places(type_, known, among=self._kinds[number])
             else:
-                places = paths.places(type_, path_positions[known])
+                places = paths.places(type_, view.path_positions[known])
             used = np.flatnonzero(column.used[places])
             known = known[used]
             users, places = users[known], places[used]
-            if path_positions is None:
+            if view.path_positions is None or not view.distinct:
                 bits[known] = self._held_bits(users, places, column)
             else:
                 bits[known] = self._remembered[number].get(
@@ -239,10 +242,9 @@ class Kernel:
                 np.bitwise_or.at(bits, part[positions[matching]], entry_bits[matching])
         light = np.flatnonzero(~heavy)
         for part in parts(light, counts[light]):
-            nonempty, begins, principals = self._people.spread(users[part])
-            if len(nonempty):
-                pair_places = np.repeat(places[part[nonempty]], np.diff(np.append(begins, len(principals))))
-                bits[part[nonempty]] = np.bitwise_or.reduceat(column.held(principals, pair_places), begins)
+            positions, principals = self._people.spread(users[part])
+            held, entry_bits = column.held(principals, places[part[positions]])
+            np.bitwise_or.at(bits, part[positions[held]], entry_bits)
         return bits
 
     def _default_grants(self, step: LookupStep) -> dict[str, int]:
@@ -364,12 +366,10 @@ class Kernel:
         truth = np.zeros(len(users), np.bool_)
         candidates = np.flatnonzero((users >= 0) & ((by_last_name >= 0) | (by_path >= 0)))
         for part in parts(candidates, self._people.counts(users[candidates])):
-            nonempty, begins, principals = self._people.spread(users[part])
-            if len(nonempty):
-                rows = np.repeat(part[nonempty], np.diff(np.append(begins, len(principals))))
-                name_codes = label[principals]
-                matching = (name_codes >= 0) & ((name_codes == by_last_name[rows]) | (name_codes == by_path[rows]))
-                truth[rows[matching]] = True
+            positions, principals = self._people.spread(users[part])
+            rows, name_codes = part[positions], label[principals]
+            matching = (name_codes >= 0) & ((name_codes == by_last_name[rows]) | (name_codes == by_path[rows]))
+            truth[rows[matching]] = True
         return truth
 
 
