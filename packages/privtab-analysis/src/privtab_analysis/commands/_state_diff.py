@@ -59,7 +59,9 @@ def compare_states(policy: str | None, options: StateDiffOptions, fail_on: list[
     program = None if policy is None else load_policy(policy)
     sides = _Sides(program, before, after, options.without or [])
     with no_collection(keep=True):
-        found = sides.compared(time_ns() if options.at is None else options.at)
+        # JSON lists every class of entities; what people read has those with the same changes in one line.
+        together = format_ != "json"
+        found = sides.compared(time_ns() if options.at is None else options.at, alike_together=together)
         _print(found, (str(before), sides.after_shown), format_, options.limit, decisions=program is not None)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
 
@@ -79,8 +81,8 @@ class _Sides:
         """The name of the second state."""
         return str(self.after) if self.after is not None else f"without {'; '.join(self.without)}"
 
-    def compared(self, moment: int) -> StateDiff:
-        """The difference; of decisions, at a moment."""
+    def compared(self, moment: int, *, alike_together: bool) -> StateDiff:
+        """The difference; of decisions, at a moment. `alike_together`: as for `state_diff`."""
         from privtab_analysis.state_diff import StateDiff, state_diff
         from privtab_analysis.state_diff.chosen import find_rows, without_rows
         from privtab_analysis.state_diff.rows import as_stored, changed_raw_rows
@@ -107,7 +109,9 @@ class _Sides:
                 gone = find_rows(self.without, states[0], places[0], str(self.before))
                 states = states[0], without_rows(states[0], gone)
         with err().progress(1, "comparing users") as tell:
-            found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
+            found = state_diff(
+                self.program, *states, places=places, moment=moment, tell=tell, alike_together=alike_together
+            )
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
 
     def _state(self, path: Path) -> tuple[State, Places]:
