@@ -7,7 +7,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ BESIDE_4 = (
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5"),
 )
 """Jars that Kafka 3 has, and Kafka 4 has not."""
+TOOLS = Path(__file__).with_name("KafkaTools.java")
 BROKER, ANONYMOUS = "broker", "ANONYMOUS"
 PASSWORD = "secret"  # noqa: S105  (of the test alone)
 START_SECONDS, COMMAND_SECONDS = 240, 240
@@ -83,6 +86,8 @@ class Kafka:
     anonymous_address: str
     """Where nobody authenticates."""
     folder: Path
+    tools: subprocess.Popen[str]
+    """The Java machine of the tools: a second for each of its own would be most of what a test takes."""
     version: str = VERSION
 
     def run(self, user: str, tool: str, *arguments: str, given: str = "") -> Output:
@@ -98,15 +103,20 @@ class Kafka:
         words = [str(path) if word == "CONFIG" else word for word in arguments]
         if tool != UNADDRESSED:
             words += ["--bootstrap-server", address]
-        # The first tool leaves the classes that it loaded to the others, which start in half the time.
-        classes = self.folder / "classes.jsa"
-        shared = "SharedArchiveFile" if classes.exists() else "ArchiveClassesAtExit"
-        options = ("-Xmx256m", "-XX:+UseSerialGC", "-Xlog:disable")
-        found = subprocess.run(
-            [*java(self.folder, self.version), *options, f"-XX:{shared}={classes}", self.named(tool), *words],
-            input=given, check=False, text=True, capture_output=True, cwd=self.folder, timeout=COMMAND_SECONDS,
-        )  # fmt: skip
-        return Output(found.returncode, found.stdout, found.stderr)
+        asked = "\t".join(b64encode(word.encode()).decode() for word in (self.named(tool), given, *words))
+        timer = threading.Timer(COMMAND_SECONDS, self.tools.kill)
+        timer.start()
+        try:
+            assert self.tools.stdin is not None
+            assert self.tools.stdout is not None
+            self.tools.stdin.write(f"{asked}\n")
+            self.tools.stdin.flush()
+            answer = self.tools.stdout.readline()
+        finally:
+            timer.cancel()
+        assert answer, f"{tool} did not end within {COMMAND_SECONDS} seconds"
+        code, printed, logged = answer.rstrip("\n").split("\t")
+        return Output(int(code), b64decode(printed).decode(), b64decode(logged).decode())
 
     def named(self, tool: str) -> str:
         """The class of a tool in this version."""
@@ -183,6 +193,7 @@ def kafka(authorizer: Mapping[str, str], users: Sequence[str], version: str = VE
             **authorizer,
         })  # fmt: skip
         command = java(folder, version)
+        shown = [*command, "-Xmx256m", "-XX:+UseSerialGC", "-Xlog:disable", str(TOOLS)]
         formatted = [*command, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(path)]
         subprocess.run(formatted, check=True, capture_output=True, timeout=COMMAND_SECONDS)
         log = folder / "broker.log"
@@ -191,8 +202,11 @@ def kafka(authorizer: Mapping[str, str], users: Sequence[str], version: str = VE
                 [*command, "-Xmx512m", "kafka.Kafka", str(path)],
                 cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
+        tools = subprocess.Popen(
+            shown, cwd=folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         try:
-            running = Kafka(clients, anonymous, folder, version)
+            running = Kafka(clients, anonymous, folder, tools, version)
             deadline = time.monotonic() + START_SECONDS
             while running.run(
                 BROKER, "org.apache.kafka.tools.TopicCommand", "--list", "--command-config", "CONFIG"
@@ -202,4 +216,6 @@ def kafka(authorizer: Mapping[str, str], users: Sequence[str], version: str = VE
                 assert time.monotonic() < deadline, f"Kafka did not start:\n{text[-4000:]}"
             yield running
         finally:
+            tools.kill()
+            tools.communicate()
             stop(process)
