@@ -27,8 +27,11 @@ def pytest_report_header() -> str:
     return f"seeds of the day: {DAY}={the_day()}"
 
 
-# For scripts that start a Spark of their own, for few rows: most of their time is that of compiling.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# For all that start a Java machine, for few rows: most of their time is that of compiling, and of verifying classes of known jars.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 # Importing and collecting create objects that stay: looking for cycles among them takes a sixth of the time.
 gc.disable()

@@ -220,6 +220,8 @@ def trino(
             "-Xmx1G",
             "-XX:+UseG1GC",
             "-XX:TieredStopAtLevel=1",
+            "-XX:+UnlockDiagnosticVMOptions",
+            "-XX:-BytecodeVerificationRemote",
             "-Djdk.attach.allowAttachSelf=true",
         ]
         options += ["-Dfile.encoding=UTF-8", f"-Dconfig={etc / 'config.properties'}", "-cp", f"{server}/lib/*"]
