@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-# One for Spark and three for all others, which wait for processes and sockets half of their time.
+# More than cores: tests wait for processes and sockets half of their time.
 JOBS   ?= 4
 # Every command and every worker would compile all modules again where the environment forbids to keep the bytecode.
 export PYTHONDONTWRITEBYTECODE :=
@@ -95,7 +95,7 @@ release: setup-test ## what a version consists of, in dist, from the commit that
 
 test: setup-test ## what must pass before a change goes in, in minutes
 	@# mypy takes one core for a while, and the tests often wait.
-	@$(MAKE) --no-print-directory --jobs 3 tests connect static
+	@$(MAKE) --no-print-directory --jobs 4 tests connect static
 
 .PHONY: static
 static: format lint policies types
@@ -120,8 +120,17 @@ PYTEST  := $(BIN)/pytest -q -n $(JOBS) --dist loadgroup
 CONNECT := $(BIN)/pytest -q --spark connect
 SOME_ON_CONNECT := $(addprefix packages/privtab-spark/tests/test_,decide.py visible.py functions.py)
 
-tests:
-	@$(PYTEST) -m "not slow and not long"
+.PHONY: tests-beside tests-packages
+# Each worker imports all files that it is given: half of the workers have one half of them. All of Spark is in the second.
+tests: tests-packages tests-beside
+
+tests-beside tests-packages: HALF = $(BIN)/pytest -q -n $(shell expr \( $(JOBS) + 1 \) / 2) --dist loadgroup -m "not slow and not long"
+
+tests-beside:
+	@$(HALF) tests
+
+tests-packages:
+	@$(HALF) packages
 
 CORE := $(addprefix tests/,backends bundle checks client command engines fmt ir lint model passes report state syntax) $(wildcard tests/test_*.py)
 

@@ -131,6 +131,7 @@ def test_databases_read_the_value_back() -> None:
             assert query(f"SELECT {quoted} FROM (SELECT 1 AS {quoted}) t") == [(1,)]  # noqa: S608  (what is tested)
 
 
+@pytest.mark.slow
 def test_spark_puts_nothing_in_the_place_of_a_value(spark: SparkSession) -> None:
     """It replaces `${…}` by what it is configured with, in quotes and before it parses."""
     spark.conf.set("spark.sql.mine", "x' OR 'a' = 'a")

@@ -187,7 +187,7 @@ def test_sqlalchemy_selects_what_the_filter_allows() -> None:
         found.sqlalchemy("sqlite", {**columns, "table": '"a:b"'})
 
 
-@pytest.mark.parametrize("seed", seeds(range(4), quick=1))
+@pytest.mark.parametrize("seed", seeds(range(4), quick=0, full=1))
 def test_spark_selects_what_the_filter_allows(spark: SparkSession, seed: int) -> None:
     random = Random(seed)
     names = some_names(random)
@@ -281,6 +281,7 @@ def test_values_of_row_filters_are_themselves_alone_where_columns_fold(dialect: 
     run("SET sql_mode = DEFAULT", ())
 
 
+@pytest.mark.slow
 def test_attributes_in_columns_are_compared_on_spark(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [

@@ -373,6 +373,7 @@ class Frames(Database):
         yield from ({row[0] for row in one.collect()} for one in (frame, texts))
 
 
+@pytest.mark.slow
 def test_rows_that_are_alike_on_spark(spark: SparkSession) -> None:
     _compare(1, Frames(spark))
 
