@@ -23,7 +23,8 @@ from trino_server import stop, write_properties
 from privtab.base import user_cache
 
 VERSION, LATEST, AUTHORIZER = "3.9.1", "4.4.0", "1.5.1"
-FOLDER_VARIABLE = "PRIVTAB_KAFKA"
+FOLDER_VARIABLES = {VERSION: "PRIVTAB_KAFKA", LATEST: "PRIVTAB_KAFKA_4"}
+"""The variables that may name a folder with the jars of a release."""
 BESIDE_4 = (
     (
         "com.fasterxml.jackson.module",
@@ -137,13 +138,14 @@ def artifacts(version: str) -> list[tuple[str, str, str]]:
 
 def jars(version: str = VERSION) -> Path:
     """The folder of Kafka's jars and the authorizer's; skips the test where they cannot be had."""
-    if (given := os.environ.get(FOLDER_VARIABLE)) and version == VERSION:
+    if given := os.environ.get(FOLDER_VARIABLES[version]):
         return Path(given)
     folder = user_cache.folder() / f"kafka-{version}-opa-{AUTHORIZER}{'' if is_3(version) else '-more'}"
     if folder.is_dir():
         return folder
     if not fetched(artifacts(version), folder):
-        pytest.skip(f"Kafka {version} (59 MB) cannot be had from Maven, and {FOLDER_VARIABLE} names no folder with it")
+        variable = FOLDER_VARIABLES[version]
+        pytest.skip(f"Kafka {version} (59 MB) cannot be had from Maven, and {variable} names no folder with it")
     return folder
 
 
