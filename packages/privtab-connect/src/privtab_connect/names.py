@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from privtab.base import Documents, SourceFile, Span, is_wildcard
 from privtab.language import DocumentProblem, DocumentReader, YamlNode
@@ -70,6 +70,13 @@ class Names:
         if known is None:
             return kind
         return next((type_ for type_ in known.types if type_ in types), known.types[0])
+
+    def listed(self, types: Collection[str] = ()) -> list[dict[str, Any]]:
+        """The kinds as expressions of documents have them, with their types among those of a policy."""
+        return [
+            {"kind": name, "type": self.type_of(name, types), "path": list(kind.path)}
+            for name, kind in self.kinds.items()
+        ]
 
     def entity(self, text: str, types: Collection[str] = ()) -> str:
         """The entity, `type:path`, of an object that a border names as `kind:path`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -46,9 +46,13 @@ class LogDocument:
     names: Names
     types: Collection[str]
     """The types of the policy; empty if it is not known."""
+    kinds: Sequence[Mapping[str, Any]]
+    """The kinds of objects, as expressions have them."""
 
     def rows(self, entry: Any, position: str, reading: Reading) -> list[Row] | None:
         """The decisions of one entry, as `opa.rows`."""
+        if isinstance(entry, dict):
+            entry = {**entry, "kinds": self.kinds}
         if not _true(self.where, entry):
             why = next((why for when, why in self.other if _true(when, entry)), None)
             if why is not None:
@@ -115,7 +119,7 @@ def load(document: str, types: Collection[str] = ()) -> LogDocument:
     file, names = SourceFile.load(path), names_beside(path)
     begins = "a mapping document of logs begins with `log: 1`"
     read = DocumentReader.whole(file, begins, lambda found, root: _Reader(file, found).document(root, name))
-    return replace(read, names=names, types=frozenset(types))
+    return replace(read, names=names, types=frozenset(types), kinds=names.listed(types))
 
 
 class _Reader(ExpressionReader):
@@ -151,4 +155,5 @@ class _Reader(ExpressionReader):
             unread=unread,
             names=Names(),
             types=(),
+            kinds=(),
         )

@@ -40,6 +40,9 @@ TRAITS = Traits(
     groups_are_roles=False,
     knows_names=False,
 )
+_KINDS = {path: kind for kind, path in _NAMES.paths.items()}
+_LEVELS = max(_KINDS, key=len)
+"""The names on the longest path: those of the resources of a policy."""
 EVERYTHING = "*"
 LABEL = "privtab:"
 """Beginning of the label of a pushed policy; the name of the push follows."""
@@ -201,14 +204,13 @@ class Ranger:
         """The objects that the resources of a policy are; None if they are none."""
         if not resources or any(part.get("isExcludes") for part in resources.values()):
             return None
-        levels = TRAITS.kinds["column"]
-        if set(resources) - set(levels):
+        if set(resources) - set(_LEVELS):
             return None
-        values = [list(map(str, _values(resources.get(level)))) for level in levels]
+        values = [list(map(str, _values(resources.get(level)))) for level in _LEVELS]
         below = [EVERYTHING] if self._inherits else []
-        depth = next((n for n, names in enumerate(values) if names in ([], below)), len(levels))
-        objects = [Object(levels[depth - 1], names) for names in product(*values[:depth])]
-        if not depth or any(names != below for names in values[depth:]) or any(map(name_problem, objects)):
+        depth = next((n for n, names in enumerate(values) if names in ([], below)), len(_LEVELS))
+        objects = [Object(_KINDS[_LEVELS[:depth]], names) for names in product(*values[:depth])] if depth else []
+        if not objects or any(names != below for names in values[depth:]) or any(map(name_problem, objects)):
             return None
         return objects
 
@@ -221,7 +223,7 @@ class Ranger:
         return [self._policy(object_, rights) for object_, rights in sorted(by_object.items())]
 
     def _policy(self, object_: Object, rights: set[NativeGrant]) -> dict[str, Any]:
-        levels = TRAITS.kinds["column"] if self._inherits else TRAITS.kinds[object_.kind]
+        levels = _LEVELS if self._inherits else TRAITS.kinds[object_.kind]
         names = (*object_.names, *(EVERYTHING for _ in levels[len(object_.names) :]))
         policy: dict[str, Any] = {
             "name": f"{self._label} {object_.kind} {'/'.join(name.replace('/', '//') for name in object_.names)}",
