@@ -118,9 +118,9 @@ def test_tuples_decide_as_the_store_does(tmp_path: Path, program: Program, answe
         (("group:eng", "viewer", "folder:plans"), "userset"),
         (("group:eng#admin", "viewer", "folder:plans"), "userset"),
         (("user:eve", "viewer", "vault:one"), "type"),
-        (("user:*", "member", "group:eng"), "no-step"),
-        (("group:a#member", "member", "group:eng"), "no-step"),
-        (("user:eve", "admin", "group:eng"), "no-step"),
+        (("user:*", "member", "group:eng"), "members"),
+        (("group:a#member", "member", "group:eng"), "members"),
+        (("user:eve", "admin", "group:eng"), "members"),
     ],
 )
 def test_a_relation_that_cannot_be_said_stops_by_a_name(

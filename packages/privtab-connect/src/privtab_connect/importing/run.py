@@ -121,10 +121,7 @@ def run(
         "inheritance": program.inheritance,
         "deny": program.semantics.deny,
         "types": list(program.entities),
-        "kinds": [
-            {"kind": name, "type": document.names.type_of(name, program.entities), "path": list(kind.path)}
-            for name, kind in document.names.kinds.items()
-        ],
+        "kinds": document.names.listed(program.entities),
         "privileges": list(program.grantable),
         "owner_holds": list(program.semantics.owner.holds) if program.semantics.owner else [],
         **dict.fromkeys(document.takes),
@@ -217,10 +214,10 @@ class _Collector:
         for entity in entities:
             self._entities.setdefault(entity.type, []).append(entity)
 
-    def step(self, step: ImportStep, context: Mapping[str, Any]) -> bool:
+    def step(self, step: ImportStep, context: Mapping[str, Any], item: object = None) -> bool:
         """Run a step for an item of the step above, and return whether the step takes the item, even by a question or as an empty list."""
         if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
-            return self._items(step, 0, context, context) if step.each else self._item(step, context, context)
+            return self._items(step, 0, context, context) if step.each else self._item(step, context, item)
         for data in self._answers(step, step.ask, context):
             self._items(step, 0, data, context)
         return True
@@ -254,7 +251,7 @@ class _Collector:
         for table, cells in step.rows:
             self._row(table, cells, values)
         for inner in step.steps:
-            taken |= self.step(inner, values)
+            taken |= self.step(inner, values, item)
         if step.steps and not taken:
             self.note(NO_STEP, short(item), "no step of the import document takes it")
         return taken or bool(step.steps)
