@@ -146,11 +146,11 @@ class MariaDb:
     def _grants(self, accounts: set[Account]) -> set[Right]:
         """Return the privileges of accounts on the server and on objects in it, as far as pushes know them."""
         found: set[Right] = set()
-        for name, host, kind, *names, privileges in self._sql.rows(_NAMES.queries["grants"]):
+        for name, host, kind, *names, privileges, _ in self._sql.rows(_NAMES.queries["grants"]):
             account = _account(name, host, accounts)
-            path = tuple(name for name in names if name is not None)
-            object_ = _database(*path) if kind == "database" else Object(kind, path)
-            words = set(privileges.split(",")) & set(_NAMES.kinds[kind].privileges) if privileges else ()
+            object_ = Object(kind, tuple(name for name in names if name is not None))
+            known = _NAMES.privileges["database" if kind == PATTERN else kind]
+            words = set(privileges.split(",")) & set(known) if privileges else ()
             found |= {NativeGrant(account, "allow", word, object_) for word in words}
         return found
 
@@ -251,21 +251,6 @@ def _login(name: str, host: str) -> Account:
 
 def _holder(right: Right) -> Account | None:
     return None if isinstance(right, NativeOwnership) else right.account
-
-
-def _database(pattern: str) -> Object:
-    r"""The database that a row of `mysql.db` is about, or the pattern: `\`, `_` and `%` are escaped in a name."""
-    name, position = "", 0
-    while position < len(pattern):
-        sign = pattern[position]
-        if sign in "_%":
-            return Object(PATTERN, (pattern,))
-        if sign == "\\" and position + 1 < len(pattern):
-            position += 1
-            sign = pattern[position]
-        name += sign
-        position += 1
-    return Object("database", (name,))
 
 
 def _on(object_: Object) -> str:
