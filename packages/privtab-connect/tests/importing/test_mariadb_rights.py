@@ -51,6 +51,29 @@ def test_an_account_that_does_not_see_everything_stops_the_import(mariadb_url: s
         assert {item.name for item in found.refused(strict=False, allow_partial=False)} == expected
 
 
+ODD = ("Alike", "alike", "\u00e4like", "my_db", "myXdb", "50%", "a\\b", "a\\_b", "f(int)", "x$files", "a/b", "a.b", "%")
+"""Names of databases that are alike without case or accents, or that are patterns, or that readers may take apart."""
+
+
+def test_odd_names_of_databases_are_what_they_are(mariadb_url: str) -> None:
+    escaped = {name: name.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%") for name in ODD}
+    executed(mariadb_url, *(f"create database `{name}`" for name in ODD))
+    try:
+        executed(mariadb_url, *(f"grant drop on `{escaped[name]}`.* to bob" for name in ODD[::2]))
+        executed(mariadb_url, "grant alter on `my_db`.* to bob", "grant alter on `50%`.* to bob")
+        found, _ = imported(mariadb_url)
+        held = {
+            (grant.privilege, grant.entity.decoded_names[-1])
+            for grant in found.state.grants
+            if (grant.grantee, grant.entity.type) == ("user:bob", "database")
+        }
+        assert {name for privilege, name in held if privilege == "DROP"} == {*ODD[::2]}
+        # Both patterns are of databases; of what fits `myXdb`, the name counts alone.
+        assert {name for privilege, name in held if privilege == "ALTER"} == {"my_db", "50%"}
+    finally:
+        executed(mariadb_url, *(f"drop database `{name}`" for name in ODD))
+
+
 def test_what_a_state_cannot_say_is_listed(mariadb_url: str) -> None:
     executed(mariadb_url, *filter(None, map(str.strip, BESIDE_GRANTS.replace("\n", ";").split(";"))))
     try:

@@ -138,6 +138,11 @@ CASES = {
         {T: True},
     ),
     "no resource at all": Case([policy(deny=[DENY], resources={})], "other-resources", {T: True}),
+    "an empty name": Case(
+        [policy(deny=[DENY], resources={"database": {"values": ["db"]}, "table": {"values": ["", "t"]}})],
+        "other-resources",
+        {T: True},
+    ),
     "a mask": Case([policy(policyType=1, dataMaskPolicyItems=[item("ann")])], "data-mask", {T: True}),
     "a filter": Case([policy(policyType=2, rowFilterPolicyItems=[item("ann")])], "row-filter", {T: True}),
     "audit filters": Case([policy([item("bob")], policyType=3)], "policy-type", {T: True}),
