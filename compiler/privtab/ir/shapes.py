@@ -36,6 +36,11 @@ class _LeafFacts(NamedTuple):
     privilege: str | None
 
 
+class _Reference(NamedTuple):
+    can: Can
+    number: int
+
+
 class Shapes:
     """Describes conditions of one program."""
 
@@ -47,6 +52,9 @@ class Shapes:
         self._types: dict[str, Hashable] = {}
         self._leaf_facts: dict[Leaf, _LeafFacts] = {}
         self._by_identity: dict[int, _LeafFacts] = {}
+        self._references: dict[Can, _Reference] = {}
+        self._references_by_identity: dict[int, _Reference] = {}
+        self._steps: dict[int, list[Hashable]] = {}
         self._numbers: dict[tuple[Hashable, ...], int] = {}
 
     def of(
@@ -83,6 +91,20 @@ class Shapes:
             facts = self._by_identity[id(leaf)] = _LeafFacts(leaf, *known[1:])
         return facts
 
+    def reference(self, can: Can) -> _Reference:
+        """A `can` with its number, also looked up by identity first."""
+        known = self._references_by_identity.get(id(can))
+        if known is None or known.can is not can:
+            equal = self._references.setdefault(can, _Reference(can, len(self._references)))
+            known = self._references_by_identity[id(can)] = _Reference(can, equal.number)
+        return known
+
+    def steps_of(self, reference: _Reference) -> list[Hashable]:
+        """The steps of the condition that a `can` refers to, which many rows have in common."""
+        if reference.number not in self._steps:
+            self._steps[reference.number] = _Steps(self).of(resolve_can(self.program, reference.can))
+        return self._steps[reference.number]
+
     def _facts(self, leaf: Leaf) -> _LeafFacts:
         number, kind = len(self._leaf_facts), type(leaf).__name__
         if isinstance(leaf, ByType):
@@ -99,7 +121,38 @@ class Shapes:
         return _LeafFacts(leaf, number, token, target.type, leaf.privilege)
 
 
-class _Description(Algebra[None]):
+class _Steps(Algebra[None]):
+    """Writes a condition down as a sequence: the facts about leaves, what each `can` refers to, and tokens of what joins the steps before."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self._shapes = shapes
+        self.steps: list[Hashable] = []
+
+    def of(self, formula: Formula) -> list[Hashable]:
+        self.fold(formula)
+        return self.steps
+
+    def all_of(self, values: Iterable[None]) -> None:
+        self.steps.append(("and", len(list(values))))
+
+    def any_of(self, values: Iterable[None]) -> None:
+        self.steps.append(("or", len(list(values))))
+
+    def when(self, when: When) -> None:
+        self.fold(when.body)
+        self.steps.append(("when", when.flag))
+
+    def can(self, can: Can) -> None:
+        self.steps.append(self._shapes.reference(can))
+
+    def atom(self, atom: Atom) -> None:
+        self.steps.append(self._shapes.leaf(atom))
+
+    def by_type(self, choice: ByType) -> None:
+        self.steps.append(self._shapes.leaf(choice))
+
+
+class _Description:
     """Describes conditions by a sequence; each name is a number, in the order in which names occur."""
 
     def __init__(self, shapes: Shapes, facts: Iterable[Hashable]) -> None:
@@ -109,11 +162,11 @@ class _Description(Algebra[None]):
         self._leaves: dict[int, tuple[int, Leaf]] = {}
         self._types: dict[str, int] = {}
         self._privileges: dict[str, int] = {}
-        self._references: dict[Can, int] = {}
+        self._references: dict[int, int] = {}
 
     def of(self, formulas: Iterable[Formula], slots: Mapping[str, Iterable[str]]) -> Shape:
         for formula in formulas:
-            self.fold(formula)
+            self._take(_Steps(self._shapes).of(formula))
         for slot, types in slots.items():
             self._tokens.append(slot)
             for type_ in types:
@@ -121,44 +174,33 @@ class _Description(Algebra[None]):
         leaves = tuple(leaf for _, leaf in self._leaves.values())
         return Shape(self._shapes.number(self._tokens), leaves, tuple(self._leaves))
 
-    def all_of(self, values: Iterable[None]) -> None:
-        self._tokens.append(("and", len(list(values))))
-
-    def any_of(self, values: Iterable[None]) -> None:
-        self._tokens.append(("or", len(list(values))))
-
-    def when(self, when: When) -> None:
-        self.fold(when.body)
-        self._tokens.append(("when", when.flag))
-
-    def can(self, can: Can) -> None:
-        number = self._references.get(can)
-        if number is None:
-            number = self._references[can] = len(self._references)
-            self.fold(resolve_can(self._shapes.program, can))
-        self._tokens.append(("can", number))
-
-    def atom(self, atom: Atom) -> None:
-        facts = self._shapes.leaf(atom)
-        if self._is_new(facts):
-            if facts.type is not None:
-                self._type(facts.type)
-            if facts.privilege is not None:
-                self._tokens.append(self._privileges.setdefault(facts.privilege, len(self._privileges)))
-
-    def by_type(self, choice: ByType) -> None:
-        if self._is_new(self._shapes.leaf(choice)):
-            for type_, case_ in choice.cases:
-                self._type(type_)
-                self.fold(case_)
-            self._tokens.append((choice.slot, len(choice.cases)))
-
-    def _is_new(self, facts: _LeafFacts) -> bool:
-        known = self._leaves.get(facts.number)
-        if known is None:
-            self._leaves[facts.number] = len(self._leaves), facts.leaf
-        self._tokens.append(facts.token if known is None else known[0])
-        return known is None
+    def _take(self, steps: Iterable[Hashable]) -> None:
+        tokens, leaves = self._tokens, self._leaves
+        for step in steps:
+            if isinstance(step, _LeafFacts):
+                leaf, number, token, type_, privilege = step
+                if number in leaves:
+                    tokens.append(leaves[number][0])
+                    continue
+                leaves[number] = len(leaves), leaf
+                tokens.append(token)
+                if type_ is not None:
+                    self._type(type_)
+                if privilege is not None:
+                    tokens.append(self._privileges.setdefault(privilege, len(self._privileges)))
+                if isinstance(leaf, ByType):
+                    for case_type, case_ in leaf.cases:
+                        self._type(case_type)
+                        self._take(_Steps(self._shapes).of(case_))
+                    tokens.append((leaf.slot, len(leaf.cases)))
+            elif isinstance(step, _Reference):
+                first = step.number not in self._references
+                number = self._references.setdefault(step.number, len(self._references))
+                if first:
+                    self._take(self._shapes.steps_of(step))
+                tokens.append(("can", number))
+            else:
+                tokens.append(step)
 
     def _type(self, name: str) -> None:
         number = self._types.get(name)
