@@ -75,10 +75,13 @@ def own_condition(rule: ir.Rule) -> ir.Formula:
     return rule.requires if rule.each is None else ir.And.of(rule.requires, rule.each)
 
 
-def with_conditions(rule: ir.Rule, change: Callable[[ir.Formula], ir.Formula]) -> ir.Rule:
-    """The rule with its conditions changed."""
-    each = None if rule.each is None else change(rule.each)
-    return replace(rule, gate=change(rule.gate), requires=change(rule.requires), each=each)
+def with_conditions(rule: ir.Rule, change: Callable[[ir.Formula], ir.Formula], *, gate: bool = True) -> ir.Rule:
+    """The rule with its conditions changed, or without the `gate` the others; the same rule if that changes none of them."""
+    changed = {"requires": change(rule.requires), "each": None if rule.each is None else change(rule.each)}
+    if gate:
+        changed["gate"] = change(rule.gate)
+    changed = {name: part for name, part in changed.items() if part != getattr(rule, name)}
+    return replace(rule, **changed) if changed else rule  # type: ignore[arg-type]  # `each` alone may be None
 
 
 class _Mapped(Rebuilder):
@@ -292,10 +295,12 @@ def walk_condition(formula: ir.Formula) -> Iterator[ir.Formula]:
     while waiting:
         node = waiting.pop()
         yield node
+        if isinstance(node, ir.Atomic):
+            continue
         match node:
             case ir.And() | ir.Or():
                 waiting += reversed(node.parts)
-            case ir.Atomic() | ir.Can():
+            case ir.Can():
                 pass
             case ir.When():
                 waiting.append(node.body)

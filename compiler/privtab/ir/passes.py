@@ -19,17 +19,9 @@ def narrowest_first(program: Program) -> Program:
     Most callers hold something on a container and little inside it, so this finds most denials soonest.
     """
     ordering = _Ordered(program)
-    return replace(
-        program,
-        rules={
-            key: replace(
-                rule,
-                requires=ordering.fold(rule.requires),
-                each=None if rule.each is None else ordering.fold(rule.each),
-            )
-            for key, rule in program.rules.items()
-        },
-    )
+
+    rules = {key: with_conditions(rule, ordering.fold, gate=False) for key, rule in program.rules.items()}
+    return replace(program, rules=rules)
 
 
 class _Ordered(Rebuilder):

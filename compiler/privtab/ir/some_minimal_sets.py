@@ -33,7 +33,7 @@ def minimal_listing(
     """
     key = formula, flags, tuple((types or {}).items())
     try:
-        if key not in form.partial_listings:
+        if not form.partial_listings or key not in form.partial_listings:
             return Listing(form.minimal_sets(formula, flags, types))
     except Undecided:
         unknown = form.may_be_completed(reached_atoms(form.program, formula))
