@@ -19,7 +19,7 @@ from privtab.ir.canonical import Canonical, Leaf, Listing, canonical_form
 from privtab.ir.declarations import Semantics
 from privtab.ir.formula import asked_condition
 from privtab.ir.names import constants_text
-from privtab.ir.shapes import rule_flags
+from privtab.ir.shapes import rule_flags, shapes
 from privtab.ir.some_minimal_sets import minimal_listing
 
 KINDS_OF_NODES: Mapping[type, str] = {node: small_letters(node.__name__) for node in get_args(ir.Formula)}
@@ -46,10 +46,19 @@ def program_json(program: ir.Program, optimised: ir.Program | None = None, *, ex
     Example:
         text = json.dumps(program_json(program))
     """
+    known: _Known = {}
     if not explained:
-        rules = _by_entity(program, lambda rule: {"id": rule.id, **_requests(program, rule), **_conditions(rule)})
+        rules = _by_entity(
+            program, lambda rule: {"id": rule.id, **_requests(program, rule), **_conditions(rule, known)}
+        )
     else:
-        rules = _rules(program) if optimised is None else _rules_with_conditions_of(program, optimised)
+        rules = {
+            entity: {
+                name: {**written, **_conditions((optimised or program).rules[entity, name], known)}
+                for name, written in written_rules.items()
+            }
+            for entity, written_rules in _rules(program).items()
+        }
     return {**_declarations(program), "rules": rules}
 
 
@@ -103,26 +112,22 @@ def _sql_part(part: str | FilterWord | ir.Term) -> str | dict[str, Any]:
     return part if isinstance(part, str) else _term(part, _place)
 
 
-def _rules_with_conditions_of(program: ir.Program, optimised: ir.Program) -> dict[str, dict[str, dict[str, Any]]]:
-    """The rules of `program` with the conditions of `optimised`."""
-    return {
-        entity: {
-            operation: {**rule, **_conditions(optimised.rules[entity, operation])} for operation, rule in rules.items()
-        }
-        for entity, rules in _rules(program).items()
-    }
+_Known: TypeAlias = dict[int, tuple[ir.Formula, dict[str, Any]]]
+"""The JSON of atoms by their identity: rows of a large table share most of them."""
 
 
-def _conditions(rule: ir.Rule) -> dict[str, Any]:
+def _conditions(rule: ir.Rule, known: _Known) -> dict[str, Any]:
     return {
-        "call": formula_json(rule.call_condition),
-        "each": None if rule.each is None else formula_json(rule.each),
+        "call": formula_json(rule.call_condition, known),
+        "each": None if rule.each is None else formula_json(rule.each, known),
     }
 
 
 @once
 def _rules(program: ir.Program) -> dict[str, dict[str, dict[str, Any]]]:
-    return _by_entity(program, partial(_rule, program))
+    """The rules, in which `program_json` puts the conditions."""
+    leaf, known = shapes(program).leaf, dict[int, dict[str, Any]]()
+    return _by_entity(program, lambda rule: _rule(program, rule, lambda atom: leaf(atom).number, known))
 
 
 def semantics_json(semantics: Semantics) -> dict[str, Any]:
@@ -189,8 +194,20 @@ def _entity(program: ir.Program, entity: ir.EntityType) -> dict[str, Any]:
     }
 
 
-def _rule(program: ir.Program, rule: ir.Rule) -> dict[str, Any]:
-    atoms: dict[Leaf, int] = {}
+def _rule(
+    program: ir.Program, rule: ir.Rule, number_of: Callable[[Leaf], int], known: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    """A rule as JSON; `known`: the JSON of atoms by their numbers, which equal atoms share."""
+    positions: dict[int, int] = {}
+
+    def position(atom: Leaf) -> int:
+        number = number_of(atom)
+        if number not in positions:
+            positions[number] = len(positions)
+            if number not in known or isinstance(atom, ir.Compare):  # equal constants may be written in two ways
+                known[number] = _atom(program, atom)
+        return positions[number]
+
     combinations = tuple(itertools.islice(_combinations(program, rule), VARIANTS + 1))
     listings = {"item": _variants(program, rule, asked_condition(program, rule, named=True), combinations)}
     if rule.unnamed:
@@ -204,18 +221,18 @@ def _rule(program: ir.Program, rule: ir.Rule) -> dict[str, Any]:
         **_requests(program, rule),
         "report": rule.report,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
-        **_conditions(rule),
+        "call": None,
+        "each": None,
         "effects": [_effect(program, effect) for effect in rule.effects],
         **({"delegations": [_effect(program, effect) for effect in rule.delegations]} if rule.delegations else {}),
         "minimal": {
             form: {
-                key: [[atoms.setdefault(atom, len(atoms)) for atom in row] for row in listed.sets]
-                for key, listed in listings.get(form, {}).items()
+                key: [[*map(position, row)] for row in listed.sets] for key, listed in listings.get(form, {}).items()
             }
             for form in ("item", "call")
         },
         **({"minimal_cut": cut} if len(combinations) > VARIANTS or any(cut.values()) else {}),
-        "atoms": [_atom(program, atom) for atom in atoms],
+        "atoms": [known[number] for number in positions],
     }
 
 
@@ -317,20 +334,29 @@ def _place(target: ir.Target) -> dict[str, str]:
     return place if target.level == "nearest" else {**place, "level": target.level}
 
 
-def formula_json(formula: ir.Formula) -> dict[str, Any]:
-    """A formula as nested objects, each with one key that names the node."""
+def formula_json(formula: ir.Formula, known: _Known | None = None) -> dict[str, Any]:
+    """A formula as nested objects, each with one key that names the node; equal objects for atoms that are `known`."""
+    known = {} if known is None else known
     kind = KINDS_OF_NODES[type(formula)]
     match formula:
         case ir.And() | ir.Or():
-            return {kind: [formula_json(p) for p in formula.parts]}
+            return {kind: [formula_json(p, known) for p in formula.parts]}
         case ir.When():
-            return {kind: {"flag": formula.flag, "body": formula_json(formula.body)}}
-        case ir.Can(operation=operation, target=target):
-            return {kind: {"operation": operation, "slot": target.slot, "type": target.type}}
+            return {kind: {"flag": formula.flag, "body": formula_json(formula.body, known)}}
         case ir.ByType():
-            return {kind: {"slot": formula.slot, "cases": {t: formula_json(f) for t, f in formula.cases}}}
+            return {kind: {"slot": formula.slot, "cases": {t: formula_json(f, known) for t, f in formula.cases}}}
+    written = known.get(id(formula))
+    if written is None:
+        written = known[id(formula)] = formula, {kind: _leaf_json(formula)}  # kept, so that no other gets its identity
+    return written[1]
+
+
+def _leaf_json(formula: ir.Atom | ir.Can) -> dict[str, Any]:
+    match formula:
+        case ir.Can(operation=operation, target=target):
+            return {"operation": operation, "slot": target.slot, "type": target.type}
         case ir.Compare(right=right):
             operand = _term(right, _place) if isinstance(right, ir.Term) else list(right)
-            return {kind: {"left": _term(formula.left, _place), "operator": formula.operator, "right": operand}}
+            return {"left": _term(formula.left, _place), "operator": formula.operator, "right": operand}
         case _:
-            return {kind: _held(formula, _place)}
+            return _held(formula, _place)
