@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from functools import cached_property, wraps
+from itertools import chain
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -20,7 +21,7 @@ from privtab.ir.canonical import AtomSet, Canonical, canonical_form
 from privtab.ir.exact import ImplicationChecker, unrelated
 from privtab.ir.formula import asked_condition, compared_terms, reached_atoms, walk_reached, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Formula, Has, Member, Owner, Program, Rule
-from privtab.ir.shapes import Shape, Shapes, condition_flags, shapes
+from privtab.ir.shapes import Leaf, Shape, Shapes, condition_flags, shapes
 from privtab.ir.solver import FullAccess, NeededAtoms, NoAccess
 from privtab.ir.some_minimal_sets import absorbed
 from privtab.model.lower import AlternativeRows, Lowering, lower
@@ -132,6 +133,12 @@ class View:
             conditions = rule.gate, rule.requires, rule.each or ALWAYS
             self._shape_of_row[pair] = self.shapes.of(conditions, slots, (rule.each is None, rule.creates))
         return self._shape_of_row[pair]
+
+    @cached_property
+    def leaves(self) -> Collection[Leaf]:
+        """The leaves of all rules, each once."""
+        described = map(self.shape_of, self.program.rules.values())
+        return dict(chain.from_iterable(zip(one.leaf_numbers, one.leaves, strict=True) for one in described)).values()
 
     def undecided(self, row: Row, *codes: str) -> None:
         """Record that findings were undecided for a row: findings of the given codes, or of the running check."""

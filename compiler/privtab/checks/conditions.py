@@ -118,6 +118,9 @@ def type_without_rows(policy: m.Policy) -> Iterator[Found]:
     named = {type_ for type_, _ in policy.rows}
     named |= {table.entity.value for variant in policy.tables.variants for table in variant.tables}
     named |= {entity.parent for entity in policy.entities.values() if entity.parent is not None}
+    declared = [decl.name for decl in policy.tables.entities if policy.entities[decl.name.value].principal is None]
+    if named.issuperset(name.value for name in declared):
+        return
     for rule in view.program.rules.values():
         named |= {slot_type for slot in rule.withs for slot_type in slot.named}
         named |= {effect.target.type for effect in rule.effects if effect.target.slot == RESOURCE}
@@ -126,12 +129,11 @@ def type_without_rows(policy: m.Policy) -> Iterator[Found]:
                 named |= set(_targets(condition))
     for formula in view.alternative_conditions:
         named |= set(_targets(formula))
-    for decl in policy.tables.entities:
-        name = decl.name.value
-        if name not in named and policy.entities[name].principal is None:
+    for name in declared:
+        if name.value not in named:
             yield Found(
-                decl.name.span,
-                f"no row uses the type `{name}`",
+                name.span,
+                f"no row uses the type `{name.value}`",
                 "no request can be made about it: add rows for it, or drop it",
             )
 

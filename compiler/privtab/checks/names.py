@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from operator import itemgetter
 
+from privtab.base.caching import once
 from privtab.base.diagnostics import Located, Severity, Span
 from privtab.base.names import mixed_scripts as letter_of_another_script
 from privtab.base.names import small_letters
@@ -99,6 +100,7 @@ def mixed_scripts(policy: m.Policy) -> Iterator[Found]:
                 yield Found(span, f"the {kind} `{name}` mixes scripts: {letter}", advice)
 
 
+@once
 def names_by_kind(policy: m.Policy) -> dict[str, Mapping[str, Span]]:
     """The names that a policy declares, each with its first place."""
     tables = policy.tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 
 from privtab.base.diagnostics import Severity, Span
 from privtab.base.errors import Undecided
@@ -50,13 +51,12 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetS
     )
     for group in groups:
         listed = [(use.members, place) for term in group for use in term.uses for place in term.places]
-        for members, place in listed:
-            for other_members, other_place in listed:
-                same = place.slot == other_place.slot and len(place.types) == len(other_place.types) == 1
+        for (members, place), (other_members, other_place) in permutations(listed, 2):
+            same = place.slot == other_place.slot and len(place.types) == len(other_place.types) == 1
+            above = same and place.types != other_place.types and not (place.below or other_place.below)
+            if above and policy.hierarchy.within(other_place.types[0], place.types[0]):
                 inherited = [p for p in members if policy.semantics.inherits(policy.privileges[p].inheritance)]
-                common = [p for p in inherited if p in other_members]
-                above = same and place.types != other_place.types and not (place.below or other_place.below)
-                if above and common and policy.hierarchy.within(other_place.types[0], place.types[0]):
+                if common := [p for p in inherited if p in other_members]:
                     yield place, other_place, common[0]
 
 
@@ -194,11 +194,11 @@ def forgettable_flag(policy: m.Policy) -> Iterator[Found]:
     for row in policy.rows.values():
         declared = {flag.name.value for flag in row.decl.flags}
         for condition in conditions(row):
-            if requires_nothing(condition, flags=False):
-                continue
             for when in flags(condition):
                 if when.flag in declared:
                     continue
+                if requires_nothing(condition, flags=False):
+                    break
                 declared.add(when.flag)
                 yield Found(
                     when.spot.span,

@@ -9,7 +9,6 @@ from privtab.base.hints import listed_names
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted_privilege
 from privtab.checks._parts import condition_cells, with_implied
 from privtab.checks._view import Found, check, view_of
-from privtab.ir.formula import direct_atoms
 from privtab.ir.nodes import Has
 from privtab.model import nodes as m
 from privtab.model.conditions import privilege_names
@@ -53,8 +52,7 @@ def never_required(policy: Policy) -> Iterator[Found]:
     """
     named = set(required(policy))
     view = view_of(policy)
-    atoms = (atom for rule in view.program.rules.values() for atom in direct_atoms(rule.item_condition))
-    idle = {a.privilege for a in atoms if isinstance(a, Has)} - {p for p, _ in view.required_privileges}
+    idle = {leaf.privilege for leaf in view.leaves if isinstance(leaf, Has)} - {p for p, _ in view.required_privileges}
     for name, privilege in policy.privileges.items():
         if privilege.deprecated is not None or not named.isdisjoint(privilege.implies) or not privilege.granted:
             continue
