@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import Any, ClassVar
 
 from privtab.base.caching import once
@@ -21,9 +22,11 @@ from privtab.base.names import (
     unusable_character,
     wrong_escape,
 )
+from privtab.base.paths import PathShape
 from privtab.base.records import dataclass
 from privtab.base.request import Entity
 from privtab.base.sql_text import FilterWord
+from privtab.base.vocabulary import Vocabulary
 from privtab.ir.formula import direct_atoms
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
@@ -79,10 +82,17 @@ class StateNames(PrivilegeNames):
         assignees = program.semantics.assignees
         self.holders = assignees if "roles" in self._hierarchy else tuple(k for k in assignees if k != "role")
         """The kinds of principals that hold roles."""
-        self._vocabulary = vocabulary(program)
-        self.shapes = self._vocabulary.shapes
         self.places: Mapping[str, str] | None = None
         """Where entities with flat ids lie, once that is known: others are no entities of the state."""
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return vocabulary(self.program)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, PathShape]:
+        """The paths of each entity type."""
+        return self._vocabulary.shapes
 
     def grantable(self, name: str, type_: str) -> RowProblem | None:
         """Why a privilege, alias or set cannot be granted on a type; None if it gives something there."""

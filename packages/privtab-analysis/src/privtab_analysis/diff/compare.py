@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from operator import attrgetter
 from typing import Literal, NamedTuple, assert_never
 
 from privtab import ir
@@ -280,6 +281,8 @@ def _flat_links(program: ir.Program, type_: str) -> list[tuple[str, str | None]]
 
 def parts(before: ir.Rule, after: ir.Rule) -> Iterator[str]:
     """The parts of a row that differ, in the order in which a row is written."""
+    if _EVERY_PART(before) == _EVERY_PART(after):
+        return
     for part, attributes in _PARTS.items():
         if part == "effects":
             differ = compare_effects(before, after) is not Verdict.EQUAL
@@ -299,6 +302,8 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("note", "deprecated")},
 }
 """The parts of a row, and a rule's value of each."""
+_EVERY_PART = attrgetter(*(name for attributes in _PARTS.values() for name in attributes), "delegations")
+"""The values of all parts: most rows differ in none."""
 
 
 def cell(program: ir.Program, rule: ir.Rule) -> Cell:

@@ -194,6 +194,8 @@ def _privileges(before: Program, after: Program) -> Iterator[DeclarationChange]:
 
 def _sets(before: Program, after: Program) -> Iterator[DeclarationChange]:
     """Compare sets by their members. Sets are granted as well as required, so more members is not simply wider."""
+    if not before.sets and not after.sets:
+        return
     names = StateNames(before), StateNames(after)
     for name, old, new in _pairs(before.sets, after.sets):
         members = [
