@@ -178,6 +178,7 @@ def resolve_policy(
         list if resolved is None else partial(checks.run, resolved, parallel=parallel)
     )
     if begin and resolved is not None:
+        lower(resolved)  # which both processes need
         checked = beside(checked, large=len(resolved.rows) >= LARGE)
     complete = chosen["variant"] is None and not chosen["readings"]
     return ResolvedPolicy(path=path, source=file, policy=resolved, found=found, checked=checked, complete=complete)

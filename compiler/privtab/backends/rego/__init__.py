@@ -114,7 +114,8 @@ class Emitter(Functions):
         """Return whether the row may hold for a user without any rows in the state, and so for an empty user name."""
         if "request" in self.program.semantics.groups or self.program.semantics.everyone is not None:
             return True
-        return any(map(self._needs_no_row, (rule.call_condition, rule.item_condition)))
+        asked = (rule.call_condition,) if rule.each is None else (rule.call_condition, rule.item_condition)
+        return any(map(self._needs_no_row, asked))
 
     def _needs_no_row(self, formula: Formula) -> bool:
         """Return whether some part of a condition holds without any rows in the state."""
