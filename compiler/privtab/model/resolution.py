@@ -323,22 +323,22 @@ def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
         todo = [start]
         while todo:
             pair = todo[-1]
+            if pair in levels:
+                todo.pop()
+                continue
             below = [
                 (reference, level) for reference, level in _levels(rows[pair]) if reference is None or reference in rows
             ]
             waiting = [reference for reference, _ in below if reference is not None and reference not in levels]
-            if pair not in levels and waiting:
+            if waiting:
                 todo += waiting
                 continue
             todo.pop()
-            if pair not in levels:
-                deepest = max(
-                    (level + (0 if reference is None else levels[reference]) for reference, level in below), default=0
-                )
-                if deepest > DEEPEST:
-                    found.append(unsound_rows.too_deep(rows[pair].decl.span, "/".join(pair), DEEPEST))
-                    deepest = 0  # report this row only, not each row that refers to it
-                levels[pair] = deepest
+            deepest = max((level + (levels[reference] if reference else 0) for reference, level in below), default=0)
+            if deepest > DEEPEST:
+                found.append(unsound_rows.too_deep(rows[pair].decl.span, "/".join(pair), DEEPEST))
+                deepest = 0  # report this row only, not each row that refers to it
+            levels[pair] = deepest
     return found
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Sequence_
+from functools import lru_cache
 from typing import Literal
 
 from privtab.base.diagnostics import Diagnostic, Located, Span
@@ -17,7 +18,7 @@ from privtab.base.source import SourceFile
 from privtab.language.findings import unreadable
 from privtab.language.syntax.cells import parse_condition, parse_effects
 from privtab.language.syntax.expression import CellError
-from privtab.language.syntax.keys import KEYS, NAME, OPEN_NAME, PRIVILEGE, SNAKE, VALUES
+from privtab.language.syntax.keys import KEYS, NAME, OPEN_NAME, PRIVILEGE, SNAKE, VALUES, Key
 from privtab.language.syntax.node_reader import NodeReader, kind_of
 from privtab.language.syntax.nodes import Cell, ConditionCell, EffectCell, Word
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
@@ -66,7 +67,7 @@ class PolicyReader(NodeReader):
         if not isinstance(node, MappingNode):
             self.wrong(node, where, "a mapping", example)
             return None
-        known = {key.name: key for key in KEYS[kind]}
+        known = _known_keys(kind)
         fields: Fields = {}
         present = {key.text for key, _ in node.entries}
         unknown_values: list[YamlNode] = []
@@ -83,9 +84,8 @@ class PolicyReader(NodeReader):
                 self.repeated(key, fields[key.text][0], where)
             else:
                 fields[key.text] = (key, value)
-        for key_ in known.values():
-            hidden = key_.shape == "entities" and any(isinstance(n, MappingNode) for n in unknown_values)
-            if key_.required and key_.name not in fields and not hidden:
+        for key_ in [one for one in known.values() if one.required and one.name not in fields]:
+            if key_.shape != "entities" or not any(isinstance(n, MappingNode) for n in unknown_values):
                 span = self.source.span(node.start, node.start + 1)
                 self.take(unreadable.missing_key(span, key_.name, where, key_.example))
         if kind == "policy":
@@ -286,8 +286,15 @@ class PolicyReader(NodeReader):
 
     def split(self, node: ScalarNode, separator: str) -> list[Word]:
         """The words of `start, stop, debug` or `read + write`, each with its position."""
+        if separator not in node.text and node.text and node.text == node.text.strip():
+            return [Located(node.text, node.part(self.source, 0, len(node.text)))]
         word = rf"[^\s{separator}](?:[^{separator}]*[^\s{separator}])?"
         return [Located(m.group(), node.part(self.source, *m.span())) for m in re.finditer(word, node.text)]
+
+
+@lru_cache
+def _known_keys(kind: str) -> Mapping[str, Key]:
+    return {key.name: key for key in KEYS[kind]}
 
 
 def _after_cell(cell: Cell) -> Span:
