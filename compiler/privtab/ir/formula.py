@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar, assert_never, cast
 
@@ -285,29 +285,33 @@ class Truth(RequestAlgebra[bool]):
         return any(values)
 
 
-def walk_condition(formula: ir.Formula) -> Iterator[ir.Formula]:
-    """The formula and every formula inside it; a `can` is included but not followed.
+def walk_condition(formula: ir.Formula) -> Sequence[ir.Formula]:
+    """The formula and every formula inside it, outer before inner; a `can` is included but not followed.
 
     >>> [type(node).__name__ for node in walk_condition(ir.And(parts=(ir.ServiceAdmin(),)))]
     ['And', 'ServiceAdmin']
     """
-    waiting = [formula]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if isinstance(node, ir.Atomic):
-            continue
-        match node:
-            case ir.And() | ir.Or():
-                waiting += reversed(node.parts)
-            case ir.Can():
-                pass
-            case ir.When():
-                waiting.append(node.body)
-            case ir.ByType():
-                waiting += (case_ for _, case_ in reversed(node.cases))
-            case _:
-                assert_never(node)
+    found = [formula]
+    for part in _parts(formula):
+        if isinstance(part, ir.Atomic):
+            found.append(part)
+        else:
+            found += walk_condition(part)
+    return found
+
+
+def _parts(formula: ir.Formula) -> Sequence[ir.Formula]:
+    match formula:
+        case ir.And() | ir.Or():
+            return formula.parts
+        case ir.Atomic() | ir.Can():
+            return ()
+        case ir.When():
+            return (formula.body,)
+        case ir.ByType():
+            return [case_ for _, case_ in formula.cases]
+        case _:
+            assert_never(formula)
 
 
 def walk_reached(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:

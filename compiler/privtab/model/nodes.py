@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from typing import ClassVar, Literal, TypeAlias
@@ -334,31 +334,28 @@ class Policy:
 Term: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | Named | Compared
 
 
-def walk(condition: Condition) -> Iterator[Condition]:
-    """The condition and every condition inside it, outer before inner, from left to right."""
-    waiting = [condition]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if isinstance(node, AllOf | AnyOf):
-            waiting += node.parts[::-1]
-        elif isinstance(node, Required):
-            waiting.append(node.body)
+def walk(condition: Condition, *, named: bool = False) -> Sequence[Condition]:
+    """The condition and every condition inside it, outer before inner, from left to right.
+
+    `named`: also inside named conditions, where the places are those of the entity that the name is about.
+    """
+    found = [condition]
+    parts: Sequence[Condition] = ()
+    if isinstance(condition, AllOf | AnyOf):
+        parts = condition.parts
+    elif isinstance(condition, Required):
+        parts = (condition.body,)
+    elif named and isinstance(condition, Named):
+        parts = [body for _, body in condition.bodies]
+    for part in parts:
+        found += walk(part, named=named)
+    return found
 
 
-def expanded(condition: Condition) -> Iterator[Condition]:
-    """As `walk`, also inside named conditions, where the places are those of the entity that the name is about."""
-    for node in walk(condition):
-        yield node
-        if isinstance(node, Named):
-            for _, body in node.bodies:
-                yield from expanded(body)
-
-
-def terms(condition: Condition | None) -> Iterator[Term]:
+def terms(condition: Condition | None) -> Sequence[Term]:
     """Every term of a condition and of the named conditions in it, from left to right."""
-    nodes = () if condition is None else expanded(condition)
-    return (node for node in nodes if isinstance(node, Simple))
+    nodes = () if condition is None else walk(condition, named=True)
+    return [node for node in nodes if isinstance(node, Simple)]
 
 
 def alternatives(condition: Condition | None) -> Iterator[AnyOf]:
@@ -389,7 +386,7 @@ def flat(condition: Condition, kind: type[AnyOf | AllOf]) -> Iterator[Condition]
 
 def flags(condition: Condition) -> Iterator[Required]:
     """Every `when` of a condition and of the named conditions in it."""
-    return (node for node in expanded(condition) if isinstance(node, Required))
+    return (node for node in walk(condition, named=True) if isinstance(node, Required))
 
 
 def flags_read(rows: Mapping[PairKey, Row], pair: PairKey) -> frozenset[str] | None:
