@@ -55,6 +55,8 @@ def indented_json(value: object, *, sort_keys: bool = False, default: Callable[[
     """The text of `json.dumps(value, indent=2, ensure_ascii=False, …)`, in less than half the time: Python's C encoder does not indent."""
     # By the keys of an object and its indentation: the keys in order, and a template for their values.
     layouts: dict[tuple[tuple[Any, ...], str], tuple[tuple[Any, ...], str]] = {}
+    # Short texts by the identity of an object, which may occur often, and its indentation. Objects are kept with them.
+    written: dict[tuple[int, str], tuple[object, str]] = {}
 
     def text(value: Any, newline: str) -> str:
         kind = type(value)
@@ -77,6 +79,9 @@ def indented_json(value: object, *, sort_keys: bool = False, default: Callable[[
         return text(default(value), newline)
 
     def mapping(value: dict[Any, Any], newline: str) -> str:
+        known = written.get((id(value), newline))
+        if known is not None:
+            return known[1]
         inner = newline + "  "
         keys = tuple(value)
         layout = layouts.get((keys, newline))
@@ -88,7 +93,10 @@ def indented_json(value: object, *, sort_keys: bool = False, default: Callable[[
                 layouts[keys, newline] = layout
         order, template = layout
         items = [value[key] for key in order]
-        return template % tuple([quoted(item) if type(item) is str else text(item, inner) for item in items])
+        made = template % tuple([quoted(item) if type(item) is str else text(item, inner) for item in items])
+        if len(made) < _SHORT:
+            written[id(value), newline] = value, made
+        return made
 
     def sequence(value: list[Any] | tuple[Any, ...], newline: str) -> str:
         inner = newline + "  "
@@ -96,6 +104,10 @@ def indented_json(value: object, *, sort_keys: bool = False, default: Callable[[
         return "[" + inner + ("," + inner).join(parts) + newline + "]"
 
     return text(value, "\n")
+
+
+_SHORT = 200
+"""Characters of the longest texts of objects that are kept while others are written."""
 
 
 def _key(key: object) -> str:
