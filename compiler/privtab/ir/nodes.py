@@ -197,13 +197,8 @@ class Or:
 
 def _flattened(kind: type[And | Or], parts: Iterable[Formula]) -> tuple[Formula, ...]:
     inner = [one for part in parts for one in (part.parts if isinstance(part, kind) else (part,))]
-    if len(inner) > _FEW:
-        return tuple(dict.fromkeys(inner))
-    return tuple([one for place, one in enumerate(inner) if one not in inner[:place]])
-
-
-_FEW = 4
-"""Parts up to which comparing each with those before it takes less than hashing them: two conditions mostly differ in their first atoms."""
+    few = len(inner) < 5  # few parts are compared sooner than hashed: two conditions mostly differ in their first atoms
+    return tuple([one for at, one in enumerate(inner) if one not in inner[:at]] if few else dict.fromkeys(inner))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,10 +423,7 @@ class Program:
 
     def filter_of(self, entity: str, operation: str) -> SqlFilter | None:
         """The row filter or column mask that an operation decides, if it is one."""
-        named = entity, operation
-        return (
-            next((one for one in self.filters if (one.entity, one.operation) == named), None) if self.filters else None
-        )
+        return next((one for one in self.filters if (one.entity, one.operation) == (entity, operation)), None)
 
     def earlier(self, entity: str, operation: str) -> tuple[Rule, ...]:
         """The rules of the filters that are tried before one: it applies only where none of these holds."""
