@@ -92,8 +92,8 @@ def verdicts(seeds: range) -> Iterator[bool]:
 
 @pytest.mark.slow
 def test_equal_readings_and_variant_rows_are_what_trying_says() -> None:
-    found = list(verdicts(range(80)))
-    assert min(found.count(True), found.count(False)) > 10
+    found = list(verdicts(range(50)))
+    assert min(found.count(True), found.count(False)) > 5
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reformatted_yaml import reformatted
+from shipped_policies import FEW, by_release
 
 from privtab.backends.describe import described_policy
 from privtab.base import resources
@@ -58,7 +59,7 @@ def without_places(value: Any) -> Any:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id="/".join(path.parts[-2:]), marks=pytest.mark.slow if path.stat().st_size > LARGE else ())
+        pytest.param(path, id="/".join(path.parts[-2:]), marks=pytest.mark.long if path.stat().st_size > LARGE else ())
         for path in (*POLICIES, *SCENARIOS, *STATES)
     ],
 )
@@ -75,7 +76,7 @@ def test_a_mess_of_a_shipped_file_gives_one_layout_with_all_comments(path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", POLICIES, ids=lambda path: "/".join(path.parts[-2:]))
+@pytest.mark.parametrize("path", by_release(full=FEW))
 def test_shipped_policies_mean_the_same(path: Path, tmp_path: Path) -> None:
     text = SourceFile.load(path).text
     before = meaning(text, tmp_path)

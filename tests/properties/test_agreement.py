@@ -34,12 +34,12 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
     @given(seed=SEEDS)
     def worlds_agree(seed: int) -> None:
         nonlocal total, allowed
-        count, yes, found = compare(seed, opa_binary, policies=4, states=4, per_rule=2, sharded=sharded)
+        count, yes, found = compare(seed, opa_binary, policies=3, states=3, per_rule=2, sharded=sharded)
         total, allowed = total + count, allowed + yes
         assert not found, f"{len(found)} of {count} differ; the first:\n{found[0]}"
 
     worlds_agree()
-    assert total >= 600
+    assert total >= 300
     assert 0.1 < allowed / total < 0.9, "worlds in which nearly all answers are the same prove little"
 
 
@@ -50,10 +50,10 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
 def test_reference_and_opa_agree_where_a_type_nests(opa_binary: Path, sharded: bool) -> None:
     total = allowed = 0
     for seed in (41,) if sharded else (42,):
-        count, yes, found = compare(seed, opa_binary, policies=4, states=4, per_rule=3, sharded=sharded, nested=True)
+        count, yes, found = compare(seed, opa_binary, policies=3, states=3, per_rule=3, sharded=sharded, nested=True)
         total, allowed = total + count, allowed + yes
         assert not found, f"{len(found)} of {count} differ; the first:\n{found[0]}"
-    assert total > 250
+    assert total > 150
     assert 0.1 < allowed / total < 0.9
 
 
@@ -127,9 +127,15 @@ def test_reference_and_opa_agree_on_what_lies_below_in_shards(opa_binary: Path) 
     assert total > 200
 
 
-@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["whole", "sharded"])
 @pytest.mark.parametrize(
-    "policies", [1, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.long)]
+    ("policies", "sharded"),
+    [
+        pytest.param(1, False, id="1-whole"),
+        pytest.param(1, True, id="1-sharded", marks=pytest.mark.slow),
+        pytest.param(3, False, id="3-whole", marks=pytest.mark.slow),
+        pytest.param(6, False, id="6-whole", marks=pytest.mark.long),
+        pytest.param(6, True, id="6-sharded", marks=pytest.mark.long),
+    ],
 )
 def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(
     opa_binary: Path, policies: int, sharded: bool

@@ -81,7 +81,7 @@ def test_every_engine_takes_the_same_characters_for_parts_of_names(opa_binary: P
 def test_opa_alone_denies_what_is_no_request(opa_binary: Path) -> None:
     rnd = random.Random(11)
     refused = allowed = 0
-    with serving([worlds.policy(seed, f"odd{seed}") for seed in range(8)], opa_binary) as (url, loaded):
+    with serving([worlds.policy(seed, f"odd{seed}") for seed in range(4)], opa_binary) as (url, loaded):
         session = http.Session()
         for world in loaded:
             rows = Rows()
@@ -102,5 +102,5 @@ def test_opa_alone_denies_what_is_no_request(opa_binary: Path) -> None:
                     refused += 1
                 assert answer == expected, request
                 allowed += answer
-    assert refused > 500
+    assert refused > 250
     assert allowed > 30

@@ -148,7 +148,7 @@ def compared(points: Sequence[DecisionPoints], seed: int, number: int, capsys: p
 def test_raw_requests_are_decided_alike(
     points: list[DecisionPoints], seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compared(points, seed, 400, capsys)
+    compared(points, seed, 200, capsys)
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Seeds of generated worlds: a few for `make test`, more for `make test-full`, all of them, and new ones each day, for `make test-long`."""
+"""Seeds of generated worlds: a few for `make test` or `make test-full`, all of them, and new ones each day, for `make test-long`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def daily(number: int) -> list[int]:
 
 
 def seeds(numbers: Sequence[int], *, quick: int, full: int | None = None) -> list[Any]:
-    """The numbers as parameters: the first `quick` without a mark, those up to `full` (None: half as many again) as slow, the others as long."""
-    full = quick + (quick + 1) // 2 if full is None else full
+    """The numbers as parameters: the first `quick` without a mark, those up to `full` (None: no more) as slow, the others as long."""
+    full = quick if full is None else full
     return [
         *numbers[:quick],
         *(pytest.param(number, marks=pytest.mark.slow) for number in numbers[quick:full]),

@@ -1,7 +1,8 @@
-"""Shipped policies as parameters: one release of each system for `make test-full`, all releases for `make test-long`."""
+"""Shipped policies as parameters: a few for `make test`, one release of each system for `make test-full`, all for `make test-long`."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -26,11 +27,21 @@ EARLIER = frozenset(
 """Tables of which another release has nearly the same rows."""
 
 
-def by_release() -> list[Any]:
-    """The paths of all shipped policies, as slow parameters; those of earlier releases are long."""
+FEW = frozenset({"cdap/manual", "kafka/4.4", "lakekeeper/4.9"})
+"""Tables that have most words of the language together."""
+
+
+def by_release(*, quick: Collection[str] = (), full: Collection[str] | None = None) -> list[Any]:
+    """The paths of all shipped policies, as slow parameters.
+
+    `quick`: names of those without a mark; `full`: of those that are not long, None: those that are of no earlier release.
+    """
     named = {f"{path.parent.name}/{path.stem}": path for path in find_policies([POLICIES])}
-    assert named.keys() >= EARLIER, "an earlier release is shipped no more"
+    assert named.keys() >= EARLIER | FEW, "a table is shipped no more"
+    slow = named.keys() - EARLIER if full is None else full
     return [
-        pytest.param(path, id=name, marks=pytest.mark.long if name in EARLIER else pytest.mark.slow)
+        pytest.param(
+            path, id=name, marks=() if name in quick else pytest.mark.slow if name in slow else pytest.mark.long
+        )
         for name, path in named.items()
     ]

@@ -103,7 +103,7 @@ def compare(pairs: Iterator[tuple[str, str]]) -> dict[Verdict, int]:
 
 @pytest.mark.slow
 def test_changes_of_small_policies() -> None:
-    counts = compare(mutations((1, 3, 4, 5, 7)))
+    counts = compare(mutations((1, 3, 4)))
     assert {*counts} == {Verdict.EQUAL, Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}, counts
     assert min(counts.values()) > 3, counts
 
@@ -150,8 +150,8 @@ KEEPER = Role(name="keeper", scopes=("mid",), grants=(("low", ("READ",)),))
 @pytest.mark.parametrize(
     ("tree", "semantics"),
     [
-        # Each tree with one of the semantics, and all of both in long tests.
-        pytest.param(tree, text, marks=pytest.mark.slow if number % 3 == at else pytest.mark.long)
+        # Each of the semantics with one tree, and all of both in long tests.
+        pytest.param(tree, text, marks=pytest.mark.slow if number == at else pytest.mark.long)
         for number, tree in enumerate(name for name in TREES if name != "plain")
         for at, text in enumerate(SEMANTICS)
     ],

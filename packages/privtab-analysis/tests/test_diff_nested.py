@@ -140,14 +140,16 @@ def test_no_state_shows_what_the_verdict_denies(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
     [
-        pytest.param(8868090001, id="comparisons in one form of a path that follow from those in another"),
-        pytest.param(8868030015, id="an optional object that is left out, where places are looked for"),
-        pytest.param(8868050010, id="a call without a name on a type at the root"),
-        pytest.param(8868040013, id="a privilege held below whose implied ones are denied there"),
+        pytest.param(seed, id=why, marks=mark)
+        for seed, why, mark in (
+            (8868090001, "comparisons in one form of a path that follow from those in another", pytest.mark.long),
+            (8868030015, "an optional object that is left out, where places are looked for", pytest.mark.long),
+            (8868050010, "a call without a name on a type at the root", pytest.mark.long),
+            (8868040013, "a privilege held below whose implied ones are denied there", pytest.mark.slow),
+        )
     ],
 )
 def test_worlds_that_had_no_witness(seed: int) -> None:

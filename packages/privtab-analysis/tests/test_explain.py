@@ -52,7 +52,7 @@ def test_every_minimal_set_is_listed_with_what_holds() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000))
 def test_chains_are_all_the_ways_in_which_something_is_held(policy: int, seed: int) -> None:
     check(policy, seed)

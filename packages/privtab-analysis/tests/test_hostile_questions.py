@@ -78,7 +78,7 @@ def test_a_principal_that_suffices_alone_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if at % 2 else pytest.mark.slow) for at, name in enumerate(CUT)]
+    "name", [pytest.param(name, marks=pytest.mark.long if at else pytest.mark.slow) for at, name in enumerate(CUT)]
 )
 def test_a_denial_is_explained_by_some_ways_each_of_which_turns_it(name: str) -> None:
     program, state, request = hostile_case(name, "u1")

@@ -106,7 +106,7 @@ def test_a_log_is_replayed_as_a_fresh_opa_answers(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", [(), ("attributes",)])
+@pytest.mark.parametrize("features", [pytest.param((), marks=pytest.mark.long), ("attributes",)])
 def test_a_state_in_shards_is_put_together_of_the_bundles_that_decided(
     features: Sequence[str], tmp_path: Path, opa_binary: Path
 ) -> None:

@@ -79,7 +79,7 @@ def page(browser: Any, base: str) -> Iterator[Any]:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=pytest.mark.long if at % 2 else ())
+        pytest.param(path, marks=pytest.mark.long if at % 4 else ())
         for at, path in enumerate({path.partition("?")[0]: path for path in PLAIN}.values())
     ],
 )

@@ -142,10 +142,17 @@ TEXTS = {
     "sources": POLICY.replace("title:", "sources: {a: {document: /etc/passwd}}\ntitle:"),
     "markup": MARKUP,
 }
+OF_STATES = {"aliases", "long", "nested", "tags"}
+"""Those by which a reader of states differs from one of policies, if it does."""
 
 
-@pytest.mark.parametrize("where", ["policy", "state"])
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        *((name, "policy") for name in TEXTS),
+        *(pytest.param(name, "state", marks=() if name in OF_STATES else pytest.mark.long) for name in TEXTS),
+    ],
+)
 def test_hostile_texts_are_findings_or_refused(client: TestClient, name: str, where: str) -> None:
     body = json.dumps({**question(), where: TEXTS[name]})
     sent = client.post("/edit", content=body, headers={"Content-Type": "application/json"})

@@ -3,11 +3,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from checkout import ROOT
+from shipped_policies import FEW, by_release
 
 from privtab import pipeline
 from privtab.backends.rego import render
@@ -15,12 +16,16 @@ from privtab.ir import passes
 from privtab.pipeline import policy_artifacts
 
 HERE = Path(__file__).parent
-POLICIES = pipeline.find_policies([ROOT / "policy_src", HERE / "library.yaml"])
+LIBRARY = HERE / "library.yaml"
 
 
-def named(param: tuple[Path, bool]) -> str:
-    path, sharded = param
-    return f"{path.parent.name}-{path.stem}" + ("-sharded" if sharded else "")
+def in_both_layouts() -> Iterator[Any]:
+    """Policies, each for a whole state and for one in shards: the library and a few at once."""
+    for sharded, of_layout in ((False, by_release(quick=FEW)), (True, by_release(full=FEW))):
+        suffix = "-sharded" if sharded else ""
+        yield pytest.param((LIBRARY, sharded), id=f"library{suffix}")
+        for each in of_layout:
+            yield pytest.param((each.values[0], sharded), id=f"{each.id}{suffix}", marks=each.marks)
 
 
 def test_a_small_policy_compiles_to_this(golden: Callable[[Path, str], None]) -> None:
@@ -44,11 +49,7 @@ def test_for_a_state_in_shards_it_compiles_to_this(golden: Callable[[Path, str],
 
 @pytest.fixture(
     scope="module",
-    params=[
-        *((path, False) for path in POLICIES),
-        *(pytest.param((path, True), marks=pytest.mark.slow) for path in POLICIES),
-    ],
-    ids=named,
+    params=in_both_layouts(),
 )
 def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files of a policy's bundle, for a whole state and for one in shards."""

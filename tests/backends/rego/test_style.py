@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipped_policies import by_release
+from shipped_policies import FEW, by_release
 
 from privtab import pipeline
 from privtab.base import resources
@@ -237,7 +237,7 @@ def test_hand_written_rego_follows_the_rules(path: Path, opa_binary: Path) -> No
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(LIBRARY, id="library"), *by_release()],
+    [pytest.param(LIBRARY, id="library"), *by_release(full=FEW)],
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_generated_rego_follows_the_rules(path: Path, layout: str, tmp_path: Path, opa_binary: Path) -> None:

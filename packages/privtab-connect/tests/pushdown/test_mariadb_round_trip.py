@@ -42,7 +42,7 @@ def drift(dice: random.Random) -> Iterator[str]:
     yield f"revoke {ROLES[0]} from {dice.choice(USERS)}"
 
 
-@pytest.mark.parametrize("seed", seeds([40, *range(12), *daily(13)[1:]], quick=2, full=2))
+@pytest.mark.parametrize("seed", seeds([40, *range(12), *daily(13)[1:]], quick=1, full=1))
 def test_what_is_imported_and_pushed_is_imported_again(mariadb_url: str, seed: int) -> None:
     dice = random.Random(seed)
     patterns = dice.sample(["`d_2`", "`d%`", "`%2`", "`d__`"], dice.randrange(3))

@@ -289,7 +289,7 @@ def test_releases_beside_garbage_collection_in_a_folder(tmp_path: Path, folder: 
     race(str(tmp_path / "registry"), {}, packed, folder, rounds=60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_releases_beside_garbage_collection_in_a_bucket(s3: str, folder: Path, packed: ExampleBundles) -> None:
     place = uuid.uuid4().hex
     race(f"s3://{place}/registry", bucket(s3, place), packed, folder, rounds=3)

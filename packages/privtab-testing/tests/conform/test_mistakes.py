@@ -196,7 +196,7 @@ def together(first: Mistake, second: Mistake) -> Mistake:
     return Mistake(f"{first.id} and {second.id}", "two mistakes", misread)
 
 
-@pytest.mark.parametrize("share", [pytest.param(40, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [pytest.param(120, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)])
 def test_two_mistakes_do_not_hide_each_other(share: int) -> None:
     planned = plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
     alone = [mistake for mistake in planned.mistakes if mistake.kept_by is None]
@@ -264,14 +264,18 @@ def test_owning_groups_and_roles_are_seen_where_privileges_come_first() -> None:
     "policy",
     [
         "cdap/final",
-        "mariadb/10.11",
-        *(
-            pytest.param(policy, marks=pytest.mark.slow if policy == "cdap/manual" else pytest.mark.long)
-            for policy in ("cdap/manual", "postgresql/15", "streams/teracloud")
-        ),
+        pytest.param("mariadb/10.11", marks=pytest.mark.slow),
         *(
             pytest.param(policy, marks=pytest.mark.long)
-            for policy in ("gravitino/1.1.0", "polaris/1.7", "unitycatalog/0.6", "lakekeeper/4.9")
+            for policy in (
+                "cdap/manual",
+                "postgresql/15",
+                "streams/teracloud",
+                "gravitino/1.1.0",
+                "polaris/1.7",
+                "unitycatalog/0.6",
+                "lakekeeper/4.9",
+            )
         ),
     ],
 )

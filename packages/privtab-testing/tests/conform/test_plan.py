@@ -229,7 +229,7 @@ def test_entities_below_are_created_and_have_questions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", ["cdap/final", "cdap/manual", "streams/teracloud", pytest.param("polaris/1.7", marks=pytest.mark.slow)]
+    "policy", ["cdap/final", "cdap/manual", "streams/teracloud", pytest.param("polaris/1.7", marks=pytest.mark.long)]
 )
 def test_every_cell_and_every_fault_of_a_shipped_policy_has_a_question(policy: str) -> None:
     planned = plan(load_program(policy), abilities=None)

@@ -149,7 +149,7 @@ def test_a_variant_that_cannot_be_added_is_refused_before_anything_is_asked(
         VariantFile(library, name)
 
 
-@pytest.mark.parametrize("every", [pytest.param(80, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [pytest.param(240, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)])
 def test_faults_of_a_shipped_policy_become_variants_of_equal_meaning(tmp_path: Path, every: int) -> None:
     path = tmp_path / "final.yaml"
     shutil.copy(find_policy("cdap/final"), path)

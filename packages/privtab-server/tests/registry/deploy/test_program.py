@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
+from shipped_policies import FEW, by_release
 
 from privtab.base import FileError
 from privtab.bundle import program_in
@@ -27,7 +28,7 @@ def without_numbers(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("path", POLICIES, ids=lambda p: p.relative_to(ROOT / "policy_src").as_posix())
+@pytest.mark.parametrize("path", by_release(quick=FEW))
 def test_the_program_of_a_bundle_is_the_program_that_was_packed(path: Path) -> None:
     program = load_program(path)
     assert program_json(program_from_json(program_json(program), "json")) == program_json(program)

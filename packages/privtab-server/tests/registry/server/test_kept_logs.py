@@ -93,9 +93,7 @@ def senders(count: int) -> Iterator[list[Sender]]:
                 sender.join()
 
 
-@pytest.mark.parametrize(
-    "kills", [3, pytest.param(10, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.long)])
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(kills: int, serving: Any, tmp_path: Path) -> None:
     folder, chance = tmp_path / "logs", random.Random(kills)
     with senders(3) as sending:
