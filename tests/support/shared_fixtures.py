@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from seeds import DAY, the_day
 
 from privtab.engines.opa import binary
@@ -37,8 +37,9 @@ os.environ.setdefault(
 gc.disable()
 
 # What gates a change says the same of the same code; `make test-long` searches what nobody has seen.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.register_profile("search", derandomize=False, deadline=None)
+# How long it takes to make an example is no fault of what is tested: the machine may be busy.
+settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", derandomize=False, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
 
 SEEDS_OF_A_SEARCH = 10_000

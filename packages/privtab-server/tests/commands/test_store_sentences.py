@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from authzen_server import Server
 from checkout import ROOT
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from lake_policy import POLICY
 from store_server import serve_store, token, write_tokens
@@ -150,6 +150,7 @@ def test_every_wrong_sentence_is_named_with_its_column(lake: Path, privtab: Priv
 NAMES = st.text(st.sampled_from("abz/:.-+#'é()[] ,"), min_size=1, max_size=8).map(str.strip).filter(bool)
 
 
+@example("(", ")", ["(", ")", "+"])
 @given(NAMES, NAMES, st.lists(NAMES, min_size=1, max_size=3))
 def test_a_quoted_name_is_itself(user: str, path: str, privileges: list[str]) -> None:
     assume(not user.startswith(":") and not path.startswith("/") and not path.endswith("/") and "//" not in path)

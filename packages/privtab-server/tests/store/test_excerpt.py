@@ -255,7 +255,7 @@ def office(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return load_program(path)
 
 
-@pytest.mark.parametrize("seed", seeds(range(13), quick=1, full=2))
+@pytest.mark.parametrize("seed", seeds(range(13), quick=1))
 def test_an_excerpt_decides_and_refuses_as_all_rows_do(
     office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +283,7 @@ def test_an_excerpt_decides_and_refuses_as_all_rows_do(
     assert store.verify() == []
 
 
-@pytest.mark.parametrize("seed", seeds(range(9), quick=1, full=2))
+@pytest.mark.parametrize("seed", seeds(range(9), quick=1))
 def test_changes_written_together_are_as_those_written_one_after_another(
     office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

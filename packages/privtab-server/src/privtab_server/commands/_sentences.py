@@ -143,7 +143,7 @@ class _Reader:
 
     def _value(self, slot: str) -> Any:
         token = self._next()
-        if token.text in ("", "(", ")"):
+        if not token.text or (not token.quoted and token.text in "()"):
             raise self._wrong(token, f"{slot} is expected")
         if token.text.startswith("'") and not token.quoted:
             raise _WrongSentence(token.column, f"`{token.text}`: names stand in double quotes, not in single ones")
