@@ -31,6 +31,7 @@ def commands() -> list[str]:
     return [line for block in blocks for line in re.findall(r"^\$ (.*)$", block.text, flags=re.MULTILINE)]
 
 
+@pytest.mark.slow
 def test_the_commands_for_a_server_of_authzen_do_what_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

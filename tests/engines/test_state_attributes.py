@@ -234,7 +234,7 @@ def test_sharded_states(opa_binary: Path, windows: bool) -> None:
         assert [engine.decide(r).allowed for r in requests] == [reference.decide(r).allowed for r in requests]
 
 
-@pytest.mark.parametrize("seed", seeds(range(40), quick=4))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=2))
 def test_generated_states_in_parts(seed: int) -> None:
     program = generated_programs.program(seed, "attributes", *worlds.SHARDED)
     state = worlds.state(program, seed)

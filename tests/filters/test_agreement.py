@@ -109,7 +109,7 @@ def _check_known(program: Program, state: State, reference: Reference, request: 
     ],
     ids=str,
 )
-@pytest.mark.parametrize("seed", seeds(range(500, 540), quick=6))
+@pytest.mark.parametrize("seed", seeds(range(500, 540), quick=2, full=4))
 def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[str, ...]) -> None:
     program = load_program(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
     state = worlds.state(program, seed)
@@ -136,6 +136,6 @@ def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[st
 
 
 def test_attributes_of_columns_were_compared() -> None:
-    for seed in range(8):
+    for seed in range(4):
         test_a_filter_allows_what_the_reference_allows(seed, ("attributes",))
-    assert VALUED["attributes",] > 20
+    assert VALUED["attributes",] > 10

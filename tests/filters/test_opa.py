@@ -87,7 +87,7 @@ def compared(
         return len(filters), sum(not answer.nothing for answer in filters)
 
 
-@pytest.mark.parametrize("chosen", [range(700, 702), pytest.param(range(702, 706), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("chosen", [range(700, 701), pytest.param(range(701, 706), marks=pytest.mark.long)], ids=str)
 @pytest.mark.parametrize(
     ("features", "sharded"),
     [*((features, False) for features in FEATURES), ((), True), (("hierarchy", "implies", "any", "active"), True)],

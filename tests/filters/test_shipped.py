@@ -81,14 +81,17 @@ def _names(program: Program, entity: Entity) -> list[str]:
     return [*map(unencoded_name, names[:first]), "/".join(names[first:last]), *map(unencoded_name, names[last:])]
 
 
+DIALECTS = ("sqlite", "duckdb", "postgres", "mysql")
 QUICK = ("gravitino/1.1.0", "sqlite")
+WITH_ONE = set(zip(SHIPPED, (*DIALECTS[1:], *DIALECTS), strict=False))
+"""Each table with one of the dialects, and each dialect with some table."""
 
 
 @pytest.mark.parametrize(
     ("name", "dialect"),
     [
-        pytest.param(*case, marks=[] if case == QUICK else pytest.mark.slow)
-        for case in product(SHIPPED, ("sqlite", "duckdb", "postgres", "mysql"))
+        pytest.param(*case, marks=[] if case == QUICK else pytest.mark.slow if case in WITH_ONE else pytest.mark.long)
+        for case in product(SHIPPED, DIALECTS)
     ],
 )
 def test_filters_of_all_operations(name: str, dialect: str, run: Run) -> None:

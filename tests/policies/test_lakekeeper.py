@@ -179,7 +179,7 @@ def test_managed_access_never_allows_more(program: Program) -> None:
     """Where nothing around an object is managed, rows say the same; otherwise owners further out may be denied what they have."""
     chance = random.Random(1)
     denied = 0
-    for _ in range(20):
+    for _ in range(60):
         model = random_model(chance, {one for one in MANAGED if chance.random() < 0.4})
         for asked, (allowed, right) in answers(program, model).items():
             around = container(asked[0])

@@ -217,7 +217,7 @@ def tried(before: Program, after: Program) -> tuple[set[str], bool] | None:
     return shown, both
 
 
-@pytest.mark.parametrize("seed", seeds(range(60), quick=4, full=12))
+@pytest.mark.parametrize("seed", seeds(range(60), quick=2, full=6))
 def test_verdicts_are_what_trying_says(seed: int) -> None:
     for before, after in pairs(seed):
         seen = tried(before, after)

@@ -103,7 +103,7 @@ def test_ids_and_places_that_changed_are_not_decided(changes: tuple[tuple[str, s
     assert {row.verdict for row in kept.values()} == {Verdict.EQUAL}
 
 
-@pytest.mark.parametrize("seed", seeds(range(10), quick=2, full=5))
+@pytest.mark.parametrize("seed", seeds(range(10), quick=1, full=2))
 def test_verdicts_are_those_of_generated_states(seed: int) -> None:
     before = generated_programs.program(
         seed, "flat", *(("nested",) if seed % 2 else ()), *(("below",) if seed % 3 else ())

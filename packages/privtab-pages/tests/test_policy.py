@@ -9,6 +9,7 @@ from pathlib import Path
 import generated_programs
 import pytest
 import worlds
+from shipped_policies import FEW
 
 from privtab.base import Entity, Request, SourceFile
 from privtab.ir import Program
@@ -86,7 +87,9 @@ def test_few_rows_of_a_page_repeat_themselves(name: str, most: int) -> None:
     assert sum(bool(row.sets) for rows in sections.values() for row in rows) <= most
 
 
-@pytest.mark.parametrize("name", policy_names())
+@pytest.mark.parametrize(
+    "name", [one if one in FEW else pytest.param(one, marks=pytest.mark.long) for one in policy_names()]
+)
 def test_links_lead_to_rows_of_the_same_page(name: str) -> None:
     program = load_program(name)
     page = PolicyPage(program=program, revision="", roles=[default_roles(program)])
