@@ -196,9 +196,11 @@ def arrays_of_tables(
 
 def _united(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[Codes]]:
     """The distinct texts of several arrays, and the number of each array's texts among them."""
-    encoded = pa.concat_arrays([array.cast(pa.string()) for array in arrays]).dictionary_encode()
-    codes = arrow.array_numbers(encoded.indices)
-    return encoded.dictionary, np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
+    different = {id(array): array for array in arrays}  # allows and denials share theirs
+    encoded = pa.concat_arrays([array.cast(pa.string()) for array in different.values()]).dictionary_encode()
+    ends = np.cumsum([len(array) for array in different.values()])
+    codes = dict(zip(different, np.split(arrow.array_numbers(encoded.indices), ends[:-1]), strict=True))
+    return encoded.dictionary, [codes[id(array)] for array in arrays]
 
 
 def _people(
@@ -287,7 +289,10 @@ class _Places:
             paths = pc.utf8_slice_codeunits(entities.take(arrow.integer_array(of_type)), len(type_) + 1)
             right_depth = widths(paths, depth)[0] == depth
             paths, of_type = paths.filter(arrow.truth_array(right_depth)), of_type[right_depth]
-            texts, (path_codes, *child_codes) = _united([paths, *(parents for _, parents in below[type_])])
+            child_codes: list[Codes] = []
+            texts, path_codes = paths, np.arange(len(paths))  # each stands once
+            if below[type_]:
+                texts, (path_codes, *child_codes) = _united([paths, *(parents for _, parents in below[type_])])
             self.numbers[type_] = np.full(len(entities), -1, np.int64)
             self.numbers[type_][of_type] = path_codes
             above |= {child: codes for (child, _), codes in zip(below[type_], child_codes, strict=True)}

@@ -49,7 +49,7 @@ class CodedColumn(Column):
         coded = texts if isinstance(texts, pa.DictionaryArray) else texts.cast(pa.string()).dictionary_encode()
         found = cls(arrow.array_numbers(coded.indices), coded.dictionary.cast(pa.string()))
         # A file's own dictionary may have repeated or unused texts.
-        return found.compact() if coded is texts else found
+        return found.mapped(found.array) if coded is texts else found
 
     @classmethod
     def of_texts(cls, texts: Iterable[str | None]) -> CodedColumn:
@@ -80,7 +80,12 @@ class CodedColumn(Column):
 
     def compact(self) -> CodedColumn:
         """Drop texts that no row has."""
-        return self.mapped(self.array)
+        occurs = np.zeros(len(self.array) + 1, np.bool_)
+        occurs[self.codes] = True
+        if occurs[:-1].all():
+            return self
+        number = np.append(np.cumsum(occurs[:-1]) - 1, -1)
+        return CodedColumn(number[self.codes], self.array.filter(arrow.truth_array(occurs[:-1])))
 
     def replaced(self, to: pa.Array) -> CodedColumn:
         """As `mapped`; the column itself if each text is mapped to itself."""
@@ -90,18 +95,12 @@ class CodedColumn(Column):
         """The column with `to[number]` for each text; equal texts become one, those that no row has are dropped."""
         distinct = to.dictionary_encode()
         code_of_old = np.append(arrow.array_numbers(distinct.indices), -1)
-        codes = code_of_old[self.codes]
-        occurs = np.zeros(len(distinct.dictionary) + 1, np.bool_)
-        occurs[codes] = True
-        if occurs[:-1].all():
-            return CodedColumn(codes, distinct.dictionary)
-        number = np.append(np.cumsum(occurs[:-1]) - 1, -1)
-        return CodedColumn(number[codes], distinct.dictionary.filter(arrow.truth_array(occurs[:-1])))
+        return CodedColumn(code_of_old[self.codes], distinct.dictionary).compact()
 
     def rows(self, selected: Sequence[int] | npt.NDArray[np.integer] | Truth) -> CodedColumn:
         """As Column.rows."""
         codes = self.codes[selected]
-        return self if len(codes) == len(self) else CodedColumn(codes, self.array).mapped(self.array)
+        return self if len(codes) == len(self) else CodedColumn(codes, self.array).compact()
 
     def with_more(self, texts: Sequence[str | None]) -> CodedColumn:
         """As Column.with_more."""
@@ -109,9 +108,11 @@ class CodedColumn(Column):
 
     def followed_by(self, other: CodedColumn) -> CodedColumn:
         """The rows of both, one after the other."""
-        size = len(self.array)
+        if not len(other):
+            return self
+        size, both = len(self.array), pa.concat_arrays([self.array, other.array])
         codes = np.concatenate([self.codes, np.where(other.codes < 0, -1, other.codes + size)])
-        return CodedColumn(codes, pa.concat_arrays([self.array, other.array])).compact()
+        return CodedColumn(codes, both).mapped(both)
 
     @staticmethod
     def numbered_rows(columns: Iterable[CodedColumn]) -> Codes:

@@ -177,8 +177,8 @@ class ColumnIndex(IndexParts):
         merged = []
         for position, name in enumerate(("privilege", "entity", "grantee"), start=1):
             extra = CodedColumn.of_texts(key[position] for key in scoped)
-            texts, (first, second) = _united((columns[name].array, extra.array))
-            merged.append((first[columns[name].codes], second[extra.codes], texts))
+            codes, texts = _sorted(columns[name].followed_by(extra))
+            merged.append((codes[: len(columns[name])], codes[len(columns[name]) :], texts))
         denied = _denied(columns["effect"])
         found: IndexDocument = {}
         for effect in GRANTS:
