@@ -1,4 +1,4 @@
-"""Memory of a process and its descendants: a Spark driver includes a JVM and Python workers."""
+"""Memory and processor time of a process and its descendants: a Spark driver includes a JVM and Python workers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 EVERY = 0.1
+_TICK = os.sysconf("SC_CLK_TCK")
 
 
 def process_tree(pid: int) -> set[int]:
@@ -29,6 +30,18 @@ def process_tree(pid: int) -> set[int]:
         found.update(new)
         left += new
     return found
+
+
+def spent() -> float:
+    """Seconds of processor time of this process and its descendants, also of those that have ended and were waited for."""
+    ticks = 0
+    for pid in process_tree(os.getpid()):
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # ended meanwhile
+        ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+    return ticks / _TICK
 
 
 def proportional(pid: int) -> float:

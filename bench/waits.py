@@ -1,8 +1,8 @@
 """Measure the waits of users in this tree and in another, by turns, beside something that others know.
 
 The Python of the other checkout's environment, if there is one, stands in PRIVTAB_BENCH_OTHER. Everything is asked as users ask it, of commands,
-of `Embedded` and over sockets, so that both trees understand it. Figures are processor time of whole processes, but for Spark's,
-which are seconds of a clock.
+of `Embedded` and over sockets, so that both trees understand it. Figures are processor time of whole processes, for Spark with the JVM
+and the workers from the call to the last answer.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Row:
     beside: str = ""
     measured_beside: Callable[[], float] | None = None
     digits: int = 2
+    longest_elsewhere: int = LONGEST_ELSEWHERE
 
 
 Groups = Mapping[str, Callable[[Path], list[Row]]]
@@ -98,7 +99,7 @@ def _measured(row: Row, repetitions: int) -> tuple[str, ...]:
     spent = dict.fromkeys(pythons, 0.0)
     for number in range(-1, repetitions):
         for python in pythons[:: -1 if number % 2 else 1]:
-            if spent[python] < (LONGEST if python == pythons[0] else LONGEST_ELSEWHERE):
+            if spent[python] < (LONGEST if python == pythons[0] else row.longest_elsewhere):
                 begun = time.monotonic()
                 times[python].append(row.ask(python))
                 spent[python] += time.monotonic() - begun
@@ -429,8 +430,9 @@ def _first_on_spark(folder: Path) -> list[Row]:
     return [
         Row(
             what=title + what,
-            unit="s of a clock",
+            unit="s",
             digits=1,
+            longest_elsewhere=LONGEST,
             ask=partial(first, ours),
             beside=beside,
             measured_beside=partial(first, theirs, sys.executable),
@@ -448,8 +450,8 @@ try:
 except ImportError:  # where it lay before
     import privtab.spark
     sys.modules["privtab_spark"] = sys.modules["privtab.spark"]
-import spark_scale
-spark_scale.decide_twice(Path(sys.argv[1]), sys.argv[2])
+import spark_scale, tree
+spark_scale.decide_twice(Path(sys.argv[1]), sys.argv[2], tree.spent)
 """
 
 ROWS: Groups = {
