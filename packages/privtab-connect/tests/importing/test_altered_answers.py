@@ -190,6 +190,48 @@ def test_the_answers_as_they_are_give_rows(document: str) -> None:
     assert expected(document)
 
 
+def renamed(value: Any, old: str, new: str) -> Any:
+    """A value with a name in the place of another."""
+    if isinstance(value, dict):
+        return {key: renamed(content, old, new) for key, content in value.items()}
+    if isinstance(value, list):
+        return [renamed(content, old, new) for content in value]
+    return new if value == old else value
+
+
+NAMED = {
+    "gravitino": ["ann", "hr", "r"],
+    "polaris": ["e", "etl", "c", "p"],
+    "ranger": ["ann", "temps", "r"],
+    "scim": ["ann", "staff", "temps"],
+    "unitycatalog": ["hr", "ann@x"],
+}
+"""Names of principals, and of what the path of one begins with."""
+
+
+@pytest.mark.parametrize("prefix", ["user:", "group:", "role:"])
+@pytest.mark.parametrize("document", sorted(NAMED.keys() & ANSWERS.keys()))
+def test_a_name_that_begins_as_a_kind_is_not_the_name_behind_it(document: str, prefix: str) -> None:
+    asked = 0
+    for name in NAMED[document]:
+        answers = {
+            "/".join(prefix + part if part == name else part for part in address.split("/")): renamed(
+                answer, name, prefix + name
+            )
+            for address, answer in ANSWERS[document].items()
+        }
+        found = rows(imported(document, answers))
+        for table, of in found.items():
+            about = {row for row in expected(document).get(table, ()) if any(_is_about(cell, name) for _, cell in row)}
+            asked += len(about)
+            assert not about & of, (document, table, name)
+    assert asked
+
+
+def _is_about(cell: str, name: str) -> bool:
+    return name in cell.rpartition(":")[2].split("/")
+
+
 def outcomes(first: int, count: int) -> Counter[str | None]:
     return Counter(map(outcome, range(first, first + count)))
 
