@@ -66,7 +66,6 @@ class WhoCan:
         self.rule: Rule = program.rules[request.resource.type, request.action]
         self._context = EvaluationContext(reference, request)
         self._reference = reference
-        self._state = state
         self.condition = self._context.condition(self.rule)
         self._atoms = tuple(
             dict.fromkeys(at for atom in reached_atoms(program, self.condition) for at in self._located(atom))
@@ -74,10 +73,13 @@ class WhoCan:
         self._keys = self._keys_of_atoms()
         self._users = holders or UserHolders(program, state, reference.holdings)
         self.known: frozenset[str] = self._users.known
-        named = self.known.union(last_name(key.partition(":")[2]) for key in self._keys)
-        names = ["", *named]
-        numbers = {name: number for number, name in enumerate(names) if name}
-        found = self._evaluator(self._users, names, numbers).allowed(request)
+        numbers = dict(self._users.numbers)
+        for key in self._keys:
+            numbers.setdefault(last_name(key.partition(":")[2]), len(numbers))
+        names = [*numbers]
+        users = dict(numbers)
+        del users[""]
+        found = self._evaluator(self._users, numbers, users).allowed(request)
         self.anyone: bool = 0 in found
         asked = {names[number] for number in found} - {""}
         asked = asked & self.known if self.anyone else asked
@@ -110,12 +112,13 @@ class WhoCan:
         """
         Tool.WHO_CAN_PRINCIPALS.check(self._context.program)
         objects = {key for keys in self._context.keys.values() for key in keys}
-        holders = PrincipalHolders(self._context.program, self._state, self._reference.holdings, objects)
+        holders = PrincipalHolders(self._users, objects)
         known = {
             f"user:{user}": user for user in self.known.union(last_name(key.partition(":")[2]) for key in self._keys)
         }
         names = [ANYONE, *known, *holders.names(self._keys)]
-        evaluator = self._evaluator(holders, names, {user: n for n, user in enumerate(known.values(), 1)})
+        numbers = {name: number for number, name in enumerate(names)}
+        evaluator = self._evaluator(holders, numbers, {user: n for n, user in enumerate(known.values(), 1)})
         needs_of: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = self._context.text
         memberships = [atom for atom in self._atoms if isinstance(atom, Member) and self._is_to_try(atom)]
@@ -154,8 +157,8 @@ class WhoCan:
                 found.update(self._context.path(atom.target))
         return found
 
-    def _evaluator(self, holders: Holders, names: list[str], numbers: Mapping[str, int]) -> Evaluator:
-        """An evaluator of the rows that count. `numbers`: of the users among the names."""
+    def _evaluator(self, holders: Holders, numbers: Mapping[str, int], users: Mapping[str, int]) -> Evaluator:
+        """An evaluator of the rows that count. `numbers`, `users`: as in `SubjectsOnDemand`."""
         program, state = holders.program, holders.state
         rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
         grantees = set(state.column("grants", "grantee").take(rows["grants"]))
@@ -170,7 +173,7 @@ class WhoCan:
                 type_, _, id_ = path[-1].partition(":")
                 index.members.setdefault(type_, {})[id_] = frozenset(map(str, members))
         index.service_admins = holders.holdings.service_admins
-        subjects = SubjectsOnDemand(holders, names, numbers, index)
+        subjects = SubjectsOnDemand(holders, numbers, users, index)
         return Evaluator(program_forms(program, holders.holdings.locations), index, subjects, assumed=())
 
     def _is_to_try(self, atom: Member) -> bool:

@@ -275,8 +275,8 @@ class Evaluator:
         found = self._held.get(key)
         if found is None:
             number = self.subjects.number
-            named = number.keys() & users if len(users) > len(number) else users
-            found = self._keep(self._held, key, frozenset(number[user] for user in named if user in number))
+            named = users.intersection(number) if len(users) > len(number) else number.keys() & users
+            found = self._keep(self._held, key, frozenset(map(number.__getitem__, named)))
         return found
 
     def _at(self, bit: int, type_: str, path: str) -> Numbers:

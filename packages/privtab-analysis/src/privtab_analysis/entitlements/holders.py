@@ -51,6 +51,10 @@ class Holders:
         """The holders of a principal without regard to scopes: for a role, only assignments without a scope count."""
         raise NotImplementedError
 
+    def numbered(self, principal: str, numbers: Mapping[str, int]) -> Numbers:
+        """The same by number; `numbers`: of the subjects, by name."""
+        return frozenset(map(numbers.__getitem__, self.everywhere(principal)))
+
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """For a `role:…`, pairs of a scope's key and the holders of the role within that scope."""
         raise NotImplementedError
@@ -72,6 +76,12 @@ class UserHolders(Holders):
         self._state_groups = "state" in program.semantics.groups
         self._of_everyone = holdings.above(program.semantics.everyones)
         self._everywhere: dict[str, set[str]] = {}
+        self._numbered: dict[str, Numbers] = {}
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each known user, after 0 for one whom no row names: the same for every question."""
+        return {name: number for number, name in enumerate(["", *self.known])}
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -82,7 +92,7 @@ class UserHolders(Holders):
         """Look up the users of every role, as far as they are not too many to be kept, for questions to come."""
         kept = 0
         for role in self.state.column("assignments", "role").names:
-            kept += len(self.everywhere(f"{ROLE_PREFIX}{role}"))
+            kept += len(self.numbered(f"{ROLE_PREFIX}{role}", self.numbers))
             if kept > MOST_KEPT:
                 return
 
@@ -107,6 +117,14 @@ class UserHolders(Holders):
                     found = found.union(*(self.everywhere(p) for p in holders if not p.startswith(USER)))
             self._everywhere[principal] = found
         return self._everywhere[principal]
+
+    def numbered(self, principal: str, numbers: Mapping[str, int]) -> Numbers:
+        """As `Holders.numbered`, kept for groups and roles; `numbers`: those of `UserHolders.numbers`, and more."""
+        if principal.startswith(USER):
+            return super().numbered(principal, numbers)
+        if principal not in self._numbered:
+            self._numbered[principal] = super().numbered(principal, self.numbers)
+        return self._numbered[principal]
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """Pairs of a scope's key and the users who hold the role within that scope."""
@@ -151,11 +169,14 @@ class UserHolders(Holders):
 class PrincipalHolders(Holders):
     """Principals, each on its own: a user without groups and roles, a group with its roles, or a role; this with the key of a scope in a second line."""
 
-    def __init__(self, program: Program, state: State, holdings: Holdings, objects: Collection[str]) -> None:
-        """`objects`: the keys on the paths of a request's objects, within which roles could be held."""
-        super().__init__(program, state, holdings)
+    def __init__(self, users: UserHolders, objects: Collection[str]) -> None:
+        """`users`: of the same rows; `objects`: the keys on the paths of a request's objects, within which roles could be held."""
+        super().__init__(users.program, users.rows, users.holdings)
+        self._assigned = users._assigned  # noqa: SLF001  (what is known of the same rows)
         self._objects = objects
-        self._meet = ScopeOverlap(holdings.locations.keys)
+        self._meet = ScopeOverlap(users.holdings.locations.keys)
+        self._others: dict[str, list[tuple[str, str | None]]] = {}
+        program, state = self.program, self.rows
         named = named_principals(state)
         self.groups = {f"{GROUP_PREFIX}{group}" for group in state.distinct(("memberships", "group"))}
         self.groups |= {principal for principal in named if principal.startswith(GROUP_PREFIX)}
@@ -185,14 +206,16 @@ class PrincipalHolders(Holders):
             return self.groups_in(principal) if self.is_known(principal) else set()
         if self._scope_types(principal):
             return set()
-        return {principal}.union(*(self._holders(p) for p, scope in self.assigned(principal) if scope is None))
+        return {principal}.union(
+            *(self._holders(p) for p, scope in self._assigned_otherwise(principal) if scope is None)
+        )
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """For each scope in which the role is or could be held: the role there, and the groups and roles that hold it there."""
         found: dict[str, set[str]] = defaultdict(set)
         for key in self._scopes_of(role):
             found[key].add(f"{role}\n{key}")
-        for principal, scope in self.assigned(role):
+        for principal, scope in self._assigned_otherwise(role):
             if scope is not None:
                 found[scope] |= self._holders(principal)
             if principal.startswith(ROLE_PREFIX):
@@ -219,6 +242,13 @@ class PrincipalHolders(Holders):
         scoped = tuple((f"{ROLE_PREFIX}{role}", within) for role, within in held if within is not None)
         return Subject.holding(name, None, everywhere, scoped, self.program.roles)
 
+    def _assigned_otherwise(self, role: str) -> list[tuple[str, str | None]]:
+        """As `assigned`, without the users who have the role everywhere: they are not what it is held through."""
+        if role not in self._others:
+            rows = self.assigned(role)
+            self._others[role] = [row for row in rows if row[1] is not None or not row[0].startswith(USER)]
+        return self._others[role]
+
     def _holders(self, principal: str) -> set[str]:
         """The holders other than users of a principal that holds a role."""
         return set() if principal.startswith(USER) else self.everywhere(principal)
@@ -226,7 +256,7 @@ class PrincipalHolders(Holders):
     def _scopes_of(self, role: str) -> set[str]:
         """The scopes within which the role is assigned or, if it is declared for scopes, could be for the request's objects."""
         types = self._scope_types(role)
-        found = {scope for _, scope in self.assigned(role) if scope is not None}
+        found = {scope for _, scope in self._assigned_otherwise(role) if scope is not None}
         if not types:
             return found
         # Roles that hold this one may hold it within scopes of other types, for which it cannot be assigned itself.
@@ -241,12 +271,12 @@ class PrincipalHolders(Holders):
 class SubjectsOnDemand(Subjects):
     """Subjects that are looked up among the rows of a state when a question comes to them."""
 
-    def __init__(self, holders: Holders, names: Sequence[str], users: Mapping[str, int], index: Index) -> None:
-        """`names`: as in `holders`. `users`: the numbers of the subjects that are users, by name."""
+    def __init__(self, holders: Holders, numbers: Mapping[str, int], users: Mapping[str, int], index: Index) -> None:
+        """`numbers`: of all subjects by name, as in `holders` and in order; `users`: of the subjects that are users."""
         self.through = {}
         self._holders_of = holders
-        self._number(_Each(holders, names), users, index)
-        self._having = _Having(holders, {name: n for n, name in enumerate(names)}, index)
+        self._number(_Each(holders, [*numbers]), users, index)
+        self._having = _Having(holders, numbers, index)
         self.holders = self._having
         self.within = defaultdict(dict)
         for principal, (role, scope) in index.within.items():
@@ -303,18 +333,18 @@ class _Having(Mapping[str, Numbers]):
         """As `Mapping.get`; nobody has a principal that no row names."""
         found = self._known.get(principal)
         if found is None:
-            found = self._known[principal] = frozenset(map(self._numbers.__getitem__, self._names(principal)))
+            found = self._known[principal] = self._having(principal)
         return found
 
-    def _names(self, principal: str) -> Collection[str]:
+    def _having(self, principal: str) -> Numbers:
         if principal not in self._within:
-            return self._holders_of.everywhere(principal)
+            return self._holders_of.numbered(principal, self._numbers)
         role, scope = self._within[principal]
         if role not in self._scoped:
             of_role = self._scoped[role] = {}
             for key, names in self._holders_of.scoped(role):
                 of_role.setdefault(key, set()).update(names)
-        return self._scoped[role].get(scope, ())
+        return frozenset(map(self._numbers.__getitem__, self._scoped[role].get(scope, ())))
 
     def __getitem__(self, principal: str) -> Numbers:
         found: Numbers = self.get(principal)
