@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -102,10 +102,10 @@ def test_generated_worlds_show_differences_found_in_columns(monkeypatch: pytest.
     found: list[tuple[Classes, Change]] = []
     changes = Comparison._changed
 
-    def counted(*arguments: Any, **options: Any) -> Iterator[tuple[Classes, Change]]:
-        for classes, change in changes(*arguments, **options):
-            found.append((classes, change))
-            yield classes, change
+    def counted(self: Comparison, classes: Classes, *arguments: Any, **options: Any) -> Sequence[Change]:
+        of_classes = changes(self, classes, *arguments, **options)
+        found.extend((classes, change) for change in of_classes)
+        return of_classes
 
     monkeypatch.setattr(Comparison, "_changed", counted)
     monkeypatch.setattr(Comparison, "_changes", lambda *_: ())

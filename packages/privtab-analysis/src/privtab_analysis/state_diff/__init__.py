@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import chain, combinations, product
 from math import prod
 from time import time_ns
+from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, FilterWord, count
 from privtab.ir import RESOURCE, Below, Feature, Program, Rule, Term, Tool, reached_atoms, rule_flags
@@ -87,6 +88,10 @@ def state_diff(
         undecided=tuple(dict.fromkeys(comparison.undecided)),
         notes=tuple(comparison.notes()),
     )
+
+
+KnownChanges: TypeAlias = dict[tuple[object, ...], Sequence[Change]]
+"""The changes by the list of differences, the subjects that are left out, and the changed rows that count."""
 
 
 class Comparison:
@@ -255,8 +260,8 @@ class Comparison:
             if self.decided > self.most:
                 return
             found = self._of_type(type_, plain, others, divided, answers, columns)
-            for classes, change in alike_as_one(found) if self.alike_together else found:
-                yield change.access(classes, self.sensitive)
+            for classes, changes in alike_as_one(found) if self.alike_together else found:
+                yield from (change.access(classes, self.sensitive) for change in changes)
 
     def _of_type(
         self,
@@ -266,18 +271,19 @@ class Comparison:
         divided: DividedClasses,
         answers: BatchAnswers,
         columns: ClassColumns | None,
-    ) -> Iterator[tuple[Classes, Change]]:
+    ) -> Iterator[tuple[Classes, Sequence[Change]]]:
         """The changes by questions about resources of a type: `plain` ones, and `others` with `with` objects."""
         affected = divided.of(type_, "yes")
         if affected and columns is not None and columns.suit(len(affected)):
+            known: KnownChanges = {}
             for found, differing in columns.plain(plain, type_):
-                yield from self._changed({RESOURCE: found}, differing)
+                yield {RESOURCE: found}, self._changed({RESOURCE: found}, differing, known=known)
         else:
             of_plain = Inquiry(plain)
             for _, found in affected:
                 if self.decided > self.most:
                     return
-                yield from self._changes(of_plain, {RESOURCE: found}, answers)
+                yield {RESOURCE: found}, self._changes(of_plain, {RESOURCE: found}, answers)
         for question in others:
             yield from self._with_objects(question, type_, divided, answers, columns)
 
@@ -392,7 +398,7 @@ class Comparison:
         divided: DividedClasses,
         answers: BatchAnswers,
         columns: ClassColumns | None,
-    ) -> Iterator[tuple[Classes, Change]]:
+    ) -> Iterator[tuple[Classes, Sequence[Change]]]:
         """The changes by a question with `with` objects, where the resource or at least one of these is affected."""
         rule, inquiry = variants[0].rule, Inquiry([variants])
         all_types = {RESOURCE: (type_,), **{slot.name: slot.named for slot in rule.withs}}
@@ -422,8 +428,9 @@ class Comparison:
                     slot: (*(no_object.get(slot, ()) if affected != "yes" else ()), *own)
                     for (slot, own), affected in zip(all_types.items(), which, strict=True)
                 }
+                known: KnownChanges = {}
                 for objects, before, differing in columns.combined(variants, types, which):
-                    yield from self._changed(objects, differing, before)
+                    yield objects, self._changed(objects, differing, before, known=known)
             elif count:
                 for combination in product(*pools):
                     # Other subjects of the batch may be affected there already.
@@ -431,7 +438,7 @@ class Comparison:
                     classes = {
                         slot: found[1] for slot, found in zip(all_types, combination, strict=True) if found is not None
                     }
-                    yield from self._changes(inquiry, classes, answers, before)
+                    yield classes, self._changes(inquiry, classes, answers, before)
 
     def _left_out(self, cuts: tuple[str, ...]) -> frozenset[Subject]:
         """The subjects that are affected at some paths."""
@@ -446,27 +453,31 @@ class Comparison:
         classes: Classes,
         answers: BatchAnswers,
         cuts_before: tuple[str, ...] = (),
-    ) -> Iterator[tuple[Classes, Change]]:
+    ) -> Sequence[Change]:
         """The changes for a class of entities, but for subjects that are affected at some paths."""
         objects = {slot: (found.type, found.address) for slot, found in classes.items()}
         key = None if answers.equivalence is None else answers.equivalence.key(objects, inquiry.privileges)
         differing = None if key is None else inquiry.known.get(key)
         if differing is None:
             differing = answers.differing(inquiry, {slot: found.first for slot, found in classes.items()}, key)
-        if differing:
-            yield from self._changed(classes, differing, cuts_before, by_path=key is not None)
+        return self._changed(classes, differing, cuts_before, by_path=key is not None) if differing else ()
 
     def _changed(
         self,
         classes: Classes,
-        differing: Iterable[Differing],
+        differing: Sequence[Differing],
         cuts_before: tuple[str, ...] = (),
         *,
         by_path: bool = True,
-    ) -> Iterator[tuple[Classes, Change]]:
-        """As `_changes`, from the differences. `by_path`: whether the paths of the classes tell where these lie."""
+        known: KnownChanges | None = None,
+    ) -> Sequence[Change]:
+        """As `_changes`, from the differences. `by_path`: whether the paths of the classes tell where these lie; `known`: by differences, which are kept."""
         left_out, finder = self._left_out(cuts_before), None
         addresses = [found.address for found in classes.values()]
+        key = id(differing), left_out, *(map(self.causes.on, addresses) if self.wants_causes else ())
+        if known is not None and key in known:
+            return known[key]
+        changes: list[Change] = []
         for variants, found in differing:
             for gained, position, given, by_all in found:
                 question, new = variants[position], by_all - left_out if left_out else by_all
@@ -478,8 +489,10 @@ class Comparison:
                 if by_rows is None:
                     finder = finder or self.causes.at({slot: class_.first for slot, class_ in classes.items()})
                     by_rows = finder.of(question, new, given, gained=gained)
-                for subjects, rows in by_rows:
-                    yield classes, Change(gained, question, given, subjects, rows)
+                changes += (Change(gained, question, given, subjects, rows) for subjects, rows in by_rows)
+        if known is not None and finder is None:
+            known[key] = changes
+        return changes
 
     def number(self, variants: Sequence[Question]) -> int:
         """A number that is equal for questions that ask the same."""

@@ -74,7 +74,7 @@ class Causes:
 
     def single(self, subjects: frozenset[Subject], objects: Iterable[str]) -> Sequence[Cause] | None:
         """The causes for objects with paths that tell where these lie; None if several rows may be behind the difference for a subject."""
-        key = subjects, *map(self._changed_on, objects)
+        key = subjects, *map(self.on, objects)
         if key not in self._single:
             paths = dict.fromkeys(chain([""], *map(prefixes, objects)))
             parts = {self.rows: tuple(sorted(subjects))} if len(self.rows) == 1 else self.parts(subjects, paths)
@@ -82,13 +82,14 @@ class Causes:
             self._single[key] = None if several else [(members, self.whole(rows)) for rows, members in parts.items()]
         return self._single[key]
 
-    def _changed_on(self, path: str) -> int:
+    def on(self, path: str) -> int:
         """Equal for paths on which the same changed rows may count."""
         if path not in self._on:
-            on_path = [*prefixes(path)]
-            rows = tuple(outer for outer in on_path if outer in self._by_path)
-            roles = frozenset[str]().union(*(self._roles_at.get(outer, ()) for outer in on_path))
-            self._on[path] = self._numbers.setdefault((rows, roles), len(self._numbers))
+            around = self.on(path.rpartition("/")[0]) if path else 0
+            rows, roles = path in self._by_path, frozenset(self._roles_at.get(path, ()))
+            if rows or roles:
+                around = self._numbers.setdefault((path if rows else None, roles, around), len(self._numbers) + 1)
+            self._on[path] = around
         return self._on[path]
 
     def parts(self, subjects: frozenset[Subject], paths: Collection[str]) -> Mapping[Rows, tuple[Subject, ...]]:

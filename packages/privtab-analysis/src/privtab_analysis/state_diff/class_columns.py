@@ -55,6 +55,14 @@ class _Form(NamedTuple):
     """The slot of each atom that is about an object."""
 
 
+class _Layer(NamedTuple):
+    """A gain or a loss of what one of the questions of a rule asks: for each class, the subjects as bits."""
+
+    is_gain: bool
+    position: int
+    masks: list[int]
+
+
 class ClassColumns:
     """The classes of a division for the subjects of a batch, in two states of one policy of which `Columns` fit."""
 
@@ -81,17 +89,27 @@ class ClassColumns:
     def plain(
         self, questions: Sequence[Sequence[Question]], type_: str
     ) -> Iterator[tuple[EntityClass, list[Differing]]]:
-        """The affected classes of a type on which questions without `with` objects are decided differently, and how."""
+        """The affected classes of a type on which questions without `with` objects are decided differently, and how: one list for all that are alike."""
         resources = self._of(type_, "yes")
-        differing: list[list[Differing]] = [[] for _ in resources.classes]
-        known: dict[int, dict[int, list[Difference]]] = {}
+        layers: dict[int, list[_Layer]] = {}
         for variants in questions:
             meaning = self._number(variants)
-            if meaning not in known:
-                known[meaning] = self._differences(variants, {RESOURCE: resources}, RESOURCE, {})
-            for number, found in known[meaning].items():
-                differing[number].append((variants, found))
-        yield from ((own, found) for (_, own), found in zip(resources.classes, differing, strict=True) if found)
+            if meaning not in layers:
+                layers[meaning] = self._differences(variants, {RESOURCE: resources}, RESOURCE, {})
+        asked = [(meaning, layer) for meaning, own in layers.items() for layer in own]
+        known: dict[tuple[int, ...], list[Differing]] = {}
+        of_classes = zip(*(layer.masks for _, layer in asked), strict=True)
+        for (_, own), masks in zip(resources.classes, of_classes, strict=False):  # without layers, nothing differs
+            if not any(masks):
+                continue
+            if masks not in known:
+                found: dict[int, list[Difference]] = defaultdict(list)
+                for (meaning, layer), mask in zip(asked, masks, strict=True):
+                    if mask:
+                        found[meaning].append(self._difference(layer, mask))
+                numbers = ((variants, self._number(variants)) for variants in questions)
+                known[masks] = [(variants, found[meaning]) for variants, meaning in numbers if meaning in found]
+            yield own, known[masks]
 
     def combined(
         self,
@@ -103,7 +121,7 @@ class ClassColumns:
 
         `types`, `affected`: of the classes by slot, the resource first, None for no object; subjects are left out where slots are not affected.
         """
-        found: list[tuple[Combination, dict[str, _Classes], list[Difference]]] = []
+        found: list[tuple[Combination, dict[str, tuple[str, EntityClass]], list[Differing]]] = []
         for places in product(*(range(len(own)) for own in types.values())):
             chosen_types = {slot: own[place] for (slot, own), place in zip(types.items(), places, strict=True)}
             which = dict(zip(types, affected, strict=True))
@@ -111,20 +129,18 @@ class ClassColumns:
             if all(self._divided.of(type_, which[slot]) for slot, type_ in named.items()):
                 of_slots = {slot: self._of(type_, which[slot]) for slot, type_ in named.items()}
                 found += self._of_types(variants, [*types], places, of_slots)
-        for combination, of_slots, differences in sorted(found, key=lambda one: one[0]):
-            numbers = {slot: number for slot, (_, number) in zip(types, combination, strict=True) if slot in of_slots}
-            objects = {slot: of_slots[slot].classes[number] for slot, number in numbers.items()}
-            before = (slot for slot, own in zip(types, affected, strict=True) if own == "no" and slot in objects)
-            cuts = tuple(objects[slot][0] for slot in before)
-            yield {slot: own for slot, (_, own) in objects.items()}, cuts, [(variants, differences)]
+        unaffected = [slot for slot, own in zip(types, affected, strict=True) if own == "no"]
+        for _, objects, differing in sorted(found, key=lambda one: one[0]):
+            cuts = tuple(objects[slot][0] for slot in unaffected if slot in objects)
+            yield {slot: own for slot, (_, own) in objects.items()}, cuts, differing
 
     def _of_types(
         self, variants: Sequence[Question], names: Sequence[str], places: Sequence[int], of_slots: dict[str, _Classes]
-    ) -> Iterator[tuple[Combination, dict[str, _Classes], list[Difference]]]:
+    ) -> Iterator[tuple[Combination, dict[str, tuple[str, EntityClass]], list[Differing]]]:
         """The combinations for one choice of types that differ. `names`: of all slots; `places`: of the types."""
         longest = max(of_slots, key=lambda slot: len(of_slots[slot].classes))
         fixed = [slot for slot in of_slots if slot != longest]
-        known: dict[tuple[Bits, ...], dict[int, list[Difference]]] = {}
+        known: dict[tuple[Bits, ...], dict[int, list[Differing]]] = {}
         forms = self._forms(variants, of_slots)
         atoms = {slot: self._atoms(forms, slot) for slot in fixed}
         held = {
@@ -139,15 +155,15 @@ class ClassColumns:
                     for slot, own in zip(fixed, key, strict=True)
                     for atom, bits in zip(atoms[slot], own, strict=True)
                 }
-                known[key] = self._differences(variants, of_slots, longest, holding, forms)
-            at = dict(zip(fixed, numbers, strict=True))
-            for number, differences in known[key].items():
-                at[longest] = number
-                yield (
-                    tuple((place, at.get(slot, 0)) for slot, place in zip(names, places, strict=True)),
-                    of_slots,
-                    differences,
-                )
+                known[key] = self._by_class(variants, self._differences(variants, of_slots, longest, holding, forms))
+            at = dict(zip(fixed, numbers, strict=True)) | {longest: 0}
+            combination = [(place, at.get(slot, 0)) for slot, place in zip(names, places, strict=True)]
+            objects = {slot: own.classes[at[slot]] for slot, own in of_slots.items()}
+            varying = names.index(longest)
+            for number, differing in known[key].items():
+                combination[varying] = places[varying], number
+                objects[longest] = of_slots[longest].classes[number]
+                yield tuple(combination), dict(objects), differing
 
     def _of(self, type_: str, affected: Affected) -> _Classes:
         key = type_, affected
@@ -196,13 +212,13 @@ class ClassColumns:
         slot: str,
         holding: Mapping[Atom, tuple[int, ...]],
         forms: Sequence[_Form | None] | None = None,
-    ) -> dict[int, list[Difference]]:
-        """By the numbers of the classes of a slot, the subjects that gain and lose what a rule decides, with the fewest flags for which they do.
+    ) -> list[_Layer]:
+        """The subjects that gain and lose what a rule decides on classes of a slot, with the fewest flags for which they do.
 
         `holding`: whether atoms about the other objects hold.
         """
         classes = of_slots[slot]
-        found: dict[int, list[Difference]] = defaultdict(list)
+        found: list[_Layer] = []
         seen: list[tuple[frozenset[str], Marks, Marks]] = []
         for position, (question, form) in enumerate(
             zip(variants, forms or self._forms(variants, of_slots), strict=True)
@@ -218,10 +234,27 @@ class ClassColumns:
                     gained = [own & ~known for own, known in zip(gained, gained_before, strict=True)]
                     lost = [own & ~known for own, known in zip(lost, lost_before, strict=True)]
             seen.append((question.flags, gained, lost))
-            for is_gain, marks in ((True, gained), (False, lost)):
-                for number, subjects in self._of_classes(marks, classes.numbers):
-                    found[number].append((is_gain, position, GivenAttributes.NONE, subjects))
+            found += (
+                _Layer(is_gain, position, self._of_classes(marks, classes.numbers))
+                for is_gain, marks in ((True, gained), (False, lost))
+                if any(marks)
+            )
         return found
+
+    def _by_class(self, variants: Sequence[Question], layers: Sequence[_Layer]) -> dict[int, list[Differing]]:
+        """The differences of a rule by the number of the class: one list for all that are alike."""
+        found: dict[int, list[Differing]] = {}
+        known: dict[tuple[int, ...], list[Differing]] = {}
+        for number, masks in enumerate(zip(*(layer.masks for layer in layers), strict=True)):
+            if any(masks):
+                if masks not in known:
+                    of_masks = zip(layers, masks, strict=True)
+                    known[masks] = [(variants, [self._difference(layer, mask) for layer, mask in of_masks if mask])]
+                found[number] = known[masks]
+        return found
+
+    def _difference(self, layer: _Layer, mask: int) -> Difference:
+        return layer.is_gain, layer.position, GivenAttributes.NONE, self._of_mask(mask)
 
     def _marks(self, form: _Form, columns: Columns, holding: Mapping[Atom, tuple[int, ...]], side: int) -> Marks:
         """The classes on which each subject is allowed what a form asks in one state."""
@@ -238,22 +271,18 @@ class ClassColumns:
             found = [own & ~earlier for own, earlier in zip(found, columns.folded(other, of_atom), strict=True)]
         return found
 
-    def _of_classes(self, marks: Marks, numbers: Sequence[int]) -> Iterator[tuple[int, frozenset[Subject]]]:
+    @staticmethod
+    def _of_classes(marks: Marks, numbers: Sequence[int]) -> list[int]:
         """The subjects by the number of a class, from the classes by subject. `numbers`: by the bits of the classes."""
         alike: dict[Column, int] = defaultdict(int)
         for place, column in enumerate(marks):
             if column:
                 alike[column] |= 1 << place
-        if len(alike) == 1:
-            [(column, mask)] = alike.items()
-            subjects = self._of_mask(mask)
-            yield from ((number, subjects) for number in chosen(column, numbers))
-            return
-        masks: dict[int, int] = defaultdict(int)
+        masks = [0] * len(numbers)
         for column, mask in alike.items():
             for number in chosen(column, numbers):
                 masks[number] |= mask
-        yield from ((number, self._of_mask(mask)) for number, mask in masks.items())
+        return masks
 
     def _of_mask(self, mask: int) -> frozenset[Subject]:
         if mask not in self._subjects:

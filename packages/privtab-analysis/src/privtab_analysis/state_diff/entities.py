@@ -119,6 +119,7 @@ class Division:
             if cut:
                 self.below[self.nearest(cut.rpartition("/")[0])].append(cut)
         self._known: dict[tuple[str, str], list[EntityClass]] = {}
+        self._slices: dict[str, Mapping[str, list[tuple[int, int]]]] = {}
         self._listed: dict[str, list[tuple[str, EntityClass]]] = {}
 
     def nearest(self, path: str) -> str:
@@ -142,7 +143,7 @@ class Division:
         """The classes of a type at one of the paths: at most one or, where types nest, one for each number of levels."""
         key = type_, cut
         if key not in self._known:
-            found = self._class(type_, cut)
+            found = EntityClass(type_, self.tree.paths[type_], tuple(self._of_type(type_).get(cut, ())))
             if type_ in self.tree.nested:
                 by_levels: dict[int, list[str]] = {}
                 for address in found.addresses():
@@ -155,31 +156,37 @@ class Division:
     def all(self, type_: str) -> list[tuple[str, EntityClass]]:
         """Every class of a type, with its path."""
         if type_ not in self._listed:
-            paths = self.tree.paths[type_]
-            cuts = {*map(self.nearest, paths)} if len(paths) < len(self.below) else self.below
-            self._listed[type_] = [(cut, class_) for cut in sorted(cuts) for class_ in self.of(type_, cut)]
+            self._listed[type_] = [
+                (cut, class_) for cut in sorted(self._of_type(type_)) for class_ in self.of(type_, cut)
+            ]
         return self._listed[type_]
 
     def within(self, type_: str, cuts: Collection[str]) -> Iterator[tuple[str, EntityClass]]:
         """The classes of a type at some of the paths, with these."""
         return (found for found in self.all(type_) if found[0] in cuts)
 
-    def _class(self, type_: str, cut: str) -> EntityClass:
-        path_begin, path_end, begin, end = self.tree.span(type_, cut)
-        if path_begin == path_end and begin == end:
-            return EntityClass(type_, self.tree.paths[type_], ())
-        spans = [(path_begin, path_end)]
-        for inner in sorted(self._spans(type_, cut)):
-            spans.append((begin, inner[0]))
-            begin = inner[1]
-        spans.append((begin, end))
-        return EntityClass(type_, self.tree.paths[type_], tuple((a, b) for a, b in spans if a < b))
-
-    def _spans(self, type_: str, cut: str) -> Iterator[tuple[int, int]]:
-        for child in self.below[cut]:
-            path_begin, path_end, begin, end = self.tree.span(type_, child)
-            yield path_begin, path_end
-            yield begin, end
+    def _of_type(self, type_: str) -> Mapping[str, list[tuple[int, int]]]:
+        """The slices of a type's paths at each of the paths that has any."""
+        if type_ not in self._slices:
+            found: dict[str, list[tuple[int, int]]] = {}
+            nearest: dict[str, str] = {}
+            begin, last = 0, None
+            paths = self.tree.paths[type_]
+            for position, path in enumerate(paths):
+                cut = path
+                if path not in self.below:
+                    around = path.rpartition("/")[0]
+                    if around not in nearest:
+                        nearest[around] = self.nearest(around)
+                    cut = nearest[around]
+                if cut != last:
+                    if last is not None:
+                        found.setdefault(last, []).append((begin, position))
+                    begin, last = position, cut
+            if last is not None:
+                found.setdefault(last, []).append((begin, len(paths)))
+            self._slices[type_] = found
+        return self._slices[type_]
 
 
 class DividedClasses:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from privtab.base import GivenAttributes
@@ -47,28 +48,32 @@ class _Line(NamedTuple):
     """The changes of several classes that are alike."""
 
     changes: Sequence[Change]
-    classes: list[Classes]
+    numbers: list[int]
+    """Of the classes, in the order in which they were found."""
 
 
-def alike_as_one(found: Iterable[tuple[Classes, Change]]) -> Iterator[tuple[Classes, Change]]:
+def alike_as_one(found: Iterable[tuple[Classes, Sequence[Change]]]) -> Iterator[tuple[Classes, Sequence[Change]]]:
     """The changes of all classes, of which those that are alike and follow one another are one class: the groups of a summary stay the same."""
-    numbers: dict[Rows, int] = {}
-    known: dict[int, tuple[Rows, int]] = {}  # keeps the rows, so that no others get their identity
-    by_classes: dict[tuple[int | str, ...], tuple[Classes, dict[Hashable, list[Change]]]] = {}
-    for classes, change in found:
-        rows = change.rows
-        if id(rows) not in known:
-            known[id(rows)] = rows, numbers.setdefault(rows, len(numbers))
-        _, of_classes = by_classes.setdefault((*classes, *map(id, classes.values())), (classes, {}))
-        of_classes.setdefault((change.gained, known[id(rows)][1], change.subjects), []).append(change)
+    by_classes: dict[Hashable, tuple[Classes, list[Sequence[Change]]]] = {}
+    for classes, changes in found:
+        if changes:
+            key = (*classes, *map(id, classes.values()))
+            by_classes.setdefault(key, (classes, []))[1].append(changes)
+    every = [classes for classes, _ in by_classes.values()]
+    alike: dict[Hashable, tuple[Sequence[Sequence[Change]], list[int]]] = {}
+    for number, (classes, lists) in enumerate(by_classes.values()):  # which keep the lists
+        alike.setdefault((*classes, *map(id, lists)), (lists, []))[1].append(number)
     lines: dict[Hashable, _Line] = {}
-    for classes, of_classes in by_classes.values():
-        for because, changes in of_classes.items():
+    for of_signature, numbers in alike.values():
+        slots = (*every[numbers[0]],)
+        of_causes: dict[Hashable, list[Change]] = {}
+        for change in chain.from_iterable(of_signature):
+            of_causes.setdefault((change.gained, change.rows, change.subjects), []).append(change)
+        for because, changes in of_causes.items():
             asked = tuple((id(own.question), str(own.given.to_json()) if own.given else "") for own in changes)
-            lines.setdefault((because, asked, *classes), _Line(changes, [])).classes.append(classes)
+            lines.setdefault((because, asked, *slots), _Line(changes, [])).numbers.extend(numbers)
     for line in lines.values():
-        for classes in _joined(line.classes):
-            yield from ((classes, change) for change in line.changes)
+        yield from ((classes, line.changes) for classes in _joined([every[number] for number in sorted(line.numbers)]))
 
 
 def _joined(found: Sequence[Classes]) -> Iterator[Classes]:
