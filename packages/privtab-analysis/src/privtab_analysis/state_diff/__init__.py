@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import chain, combinations, product
 from math import prod
 from time import time_ns
-from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, FilterWord, count
 from privtab.ir import RESOURCE, Below, Feature, Program, Rule, Term, Tool, reached_atoms, rule_flags
@@ -30,7 +29,7 @@ from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDi
 from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.rows import changed_rows, with_windows
 from privtab_analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
-from privtab_analysis.state_diff.together import Change, Classes, alike_as_one
+from privtab_analysis.state_diff.together import Change, Classes, KnownChanges, alike_as_one
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
 
@@ -88,10 +87,6 @@ def state_diff(
         undecided=tuple(dict.fromkeys(comparison.undecided)),
         notes=tuple(comparison.notes()),
     )
-
-
-KnownChanges: TypeAlias = dict[tuple[object, ...], Sequence[Change]]
-"""The changes by the list of differences, the subjects that are left out, and the changed rows that count."""
 
 
 class Comparison:

@@ -44,6 +44,10 @@ class Change(NamedTuple):
         )
 
 
+KnownChanges: TypeAlias = dict[tuple[object, ...], Sequence[Change]]
+"""The changes by the list of differences, the subjects that are left out, and the changed rows that count."""
+
+
 class _Line(NamedTuple):
     """The changes of several classes that are alike."""
 
