@@ -95,7 +95,7 @@ release: setup-test ## what a version consists of, in dist, from the commit that
 
 test: setup-test ## what must pass before a change goes in, in minutes
 	@# mypy takes one core for a while, and the tests often wait.
-	@$(MAKE) --no-print-directory --jobs 4 tests connect static
+	@$(MAKE) --no-print-directory --jobs 3 tests static
 
 .PHONY: static
 static: format lint policies types
@@ -118,7 +118,6 @@ policies:
 PYTEST  := $(BIN)/pytest -q -n $(JOBS) --dist loadgroup
 # A process that has Spark Connect starts a server of its own.
 CONNECT := $(BIN)/pytest -q --spark connect
-SOME_ON_CONNECT := $(addprefix packages/privtab-spark/tests/test_,decide.py visible.py functions.py)
 
 .PHONY: tests-beside tests-packages
 # Each worker imports all files that it is given: half of the workers have one half of them. All of Spark is in the second.
@@ -137,25 +136,21 @@ CORE := $(addprefix tests/,backends bundle checks client command engines fmt ir 
 test-core: setup-test ## the tests of the core alone: no Java, database or browser
 	@$(PYTEST) -m "not slow and not long and not spark" $(CORE)
 
-connect:
-	@echo "some of it on Spark Connect"
-	@$(CONNECT) -m "spark and not slow and not long" $(SOME_ON_CONNECT)
-
 test-full: setup-test ## the rest: processes, packaging, load, examples, large worlds, Spark on Connect
 	@# As in `make test`: what is slow often waits.
-	@$(MAKE) --no-print-directory --jobs 2 slow connect-more
+	@$(MAKE) --no-print-directory --jobs 2 slow connect
 
-.PHONY: slow connect-more
+.PHONY: slow
 # Each worker imports the files that it is given: slow tests lie in a third of all. Tests stop where a file with slow ones has none of these words.
-SLOW_WORDS := mark[.]slow|seeds import|shipped_policies import|any_registry
+SLOW_WORDS := mark[.]slow|full=|shipped_policies import|any_registry
 SLOW = $(shell grep -rlE --include='test_*.py' '$(SLOW_WORDS)' tests packages | sort)
 
 slow:
 	@$(PYTEST) -m "slow and not long" $(SLOW)
 
-connect-more:
-	@echo "more of Spark on Spark Connect"
-	@$(CONNECT) -m "spark and not slow and not long" packages/privtab-spark/tests $(addprefix --ignore=,$(SOME_ON_CONNECT))
+connect:
+	@echo "what is quick of Spark, on Spark Connect"
+	@$(CONNECT) -m "spark and not slow and not long" packages/privtab-spark/tests
 
 # Examples alone, without generated ones: what they execute does not depend on luck, and measuring makes all of them three times
 # as slow.
