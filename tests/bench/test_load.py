@@ -256,7 +256,7 @@ def test_wrong_answers_fail_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("fits none" in failure for failure in result.failures)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_clients_that_are_not_closed_fail_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     stop = threading.Event()

@@ -242,7 +242,7 @@ def test_minimal_sets_stay_right_beside_many_other_programs() -> None:
     assert [len(atoms) for atoms in form.minimal_sets(Or(parts=parts))] == [1, 1]
 
 
-@pytest.mark.parametrize("seed", seeds(range(120), quick=60))
+@pytest.mark.parametrize("seed", seeds(range(120), quick=30))
 def test_what_atoms_entail_holds_in_every_state(seed: int) -> None:
     """Also where privileges imply others, and some are inherited and others are not."""
     of = generated_programs.program(seed, "implies", "below")

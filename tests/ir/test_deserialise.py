@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import ROOT
+from shipped_policies import FEW, by_release
 
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import program_json
-from privtab.pipeline import find_policies, load_program
+from privtab.pipeline import load_program
 
-POLICIES = find_policies([ROOT / "policy_src"])
 EVERYTHING = """\
 privtab: 1
 system: clinic
@@ -72,7 +71,7 @@ def written(program: Program) -> Any:
     return json.loads(json.dumps(program_json(program)))
 
 
-@pytest.fixture(params=[EVERYTHING, *POLICIES], ids=lambda p: p.stem if isinstance(p, Path) else "everything")
+@pytest.fixture(params=[pytest.param(EVERYTHING, id="everything"), *by_release(quick=FEW)])
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
     if isinstance(request.param, Path):
         return load_program(request.param)

@@ -208,7 +208,7 @@ def test_sets_are_written_in_one_way(text: str, sets: list[list[str]]) -> None:
     assert texts(program, canonical_form(program).minimal_sets(rule.item_condition)) == sorted(map(sorted, sets))
 
 
-@pytest.mark.parametrize("seed", seeds(range(200), quick=60))
+@pytest.mark.parametrize("seed", seeds(range(200), quick=30))
 def test_equal_conditions_have_equal_sets(seed: int) -> None:
     compare(seed)
 

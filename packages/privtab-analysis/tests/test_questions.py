@@ -307,7 +307,7 @@ def reached(reference: Reference, state: State, entity: Entity) -> bool:
     return ReachableRights(reference, state, "ann").path(goal(reference, "owner", entity)) is not None
 
 
-@pytest.mark.parametrize("seed", seeds(range(48), quick=12))
+@pytest.mark.parametrize("seed", seeds(range(48), quick=6))
 def test_what_is_accepted_is_enumerated(seed: int) -> None:
     check(seed)
 

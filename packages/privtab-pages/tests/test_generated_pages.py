@@ -656,7 +656,7 @@ def misread_forms(seeds: range, folder: Path) -> Iterator[str]:
             yield f"{seed}: {made if kind == 'xlsx' else path.read_text(encoding='utf-8')} {read - form.says}"
 
 
-@pytest.mark.parametrize("seed", seeds(range(40), quick=10))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=5))
 def test_all_forms_are_read_or_reported(seed: int, tmp_path: Path) -> None:
     assert list(misread_forms(range(seed * 5, seed * 5 + 5), tmp_path)) == []
 
@@ -666,12 +666,12 @@ def test_many_pages_of_all_forms_are_read_or_reported(search_seed: int, tmp_path
     assert list(misread_forms(range(search_seed, search_seed + 10_000), tmp_path)) == []
 
 
-@pytest.mark.parametrize("seed", seeds(range(40), quick=10))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=5))
 def test_an_addition_to_a_page_is_reported(seed: int, tmp_path: Path) -> None:
     assert list(misread(range(seed * 5, seed * 5 + 5), tmp_path)) == []
 
 
-@pytest.mark.parametrize("seed", seeds(range(40), quick=10))
+@pytest.mark.parametrize("seed", seeds(range(40), quick=5))
 def test_cells_of_a_matrix_are_read_or_reported(seed: int, tmp_path: Path) -> None:
     assert list(misread_matrices(range(seed * 5, seed * 5 + 5), tmp_path)) == []
 

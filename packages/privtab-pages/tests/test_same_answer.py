@@ -402,7 +402,7 @@ def asking_otherwise(world: World, requests: Iterable[Request]) -> Program:
     return replace(world.program, rules=rules)
 
 
-@pytest.mark.parametrize("of", [(8,), (9, "nested", "hierarchy")], ids=str)
+@pytest.mark.parametrize("of", [pytest.param((8,), marks=pytest.mark.long), (9, "nested", "hierarchy")], ids=str)
 def test_the_page_of_a_replay_says_what_the_commands_say(privtab: Privtab, tmp_path: Path, of: tuple[Any, ...]) -> None:
     world = made(tmp_path, *of)
     requests = list(asked(world, of[0], 40, per_rule=20))

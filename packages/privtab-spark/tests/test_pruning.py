@@ -70,7 +70,9 @@ def needed_rows(caplog: pytest.LogCaptureFixture) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(FEATURES)))
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=() if number % 2 else pytest.mark.long) for number in range(len(FEATURES))]
+)
 def test_the_rows_that_requests_need_answer_as_the_reference(
     number: int, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

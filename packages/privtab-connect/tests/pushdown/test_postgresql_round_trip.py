@@ -197,7 +197,7 @@ def pushed(url: str, program: Program, state: State, **options: bool) -> PushRep
     return push(program, state, load("postgresql", program, {}), url, pusher="postgresql", **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("seed", seeds([*range(24), *daily(100)[1:]], quick=6, full=6))
+@pytest.mark.parametrize("seed", seeds([*range(24), *daily(100)[1:]], quick=2, full=2))
 def test_what_is_imported_and_pushed_is_imported_again(url: str, program: Program, seed: int) -> None:
     dice = random.Random(seed)
     run(url, *(f"create role {quoted(u)} login {dice.choice(['', '', 'noinherit'])}" for u in USERS))

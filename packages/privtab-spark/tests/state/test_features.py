@@ -205,7 +205,7 @@ def test_tables_are_those_of_the_policy(spark: SparkSession, drives: Program) ->
 @pytest.mark.parametrize(
     "features",
     [
-        ("nested", "hierarchy"),
+        pytest.param(("nested", "hierarchy"), marks=pytest.mark.long),
         pytest.param(("attributes", "hierarchy"), marks=pytest.mark.long),
         pytest.param(("active", "hierarchy"), marks=pytest.mark.long),
         pytest.param(("below", "nested"), marks=pytest.mark.long),
