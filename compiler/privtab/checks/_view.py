@@ -22,7 +22,7 @@ from privtab.ir.exact import ImplicationChecker, unrelated
 from privtab.ir.formula import asked_condition, compared_terms, reached_atoms, walk_reached, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Formula, Has, Member, Owner, Program, Rule
 from privtab.ir.shapes import Leaf, Shape, Shapes, condition_flags, shapes
-from privtab.ir.solver import FullAccess, NeededAtoms, NoAccess
+from privtab.ir.solver import FullAccess, NeededAtoms, NoAccess, Slots
 from privtab.ir.some_minimal_sets import absorbed
 from privtab.model.lower import AlternativeRows, Lowering, lower
 from privtab.model.nodes import PairKey, Policy, Row
@@ -93,6 +93,7 @@ class View:
         self.undecided_codes: dict[PairKey, dict[str, None]] = {}
         """For each row, the codes of findings that exceeded their budget."""
         self._implied: dict[Hashable, bool | None] = {}
+        self._implied_by_shape: dict[int, bool | None] = {}
         self._shape_of_row: dict[PairKey, Shape] = {}
         self._dependencies: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
 
@@ -195,12 +196,19 @@ class View:
         return self._implied[key]
 
     def _decided(self, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
+        """As `known_to_imply`, found out once for conditions of the same shape."""
+        slots = {slot.name: slot.types for slot in rule.withs}
+        number = self.shapes.of((premise, conclusion), slots).number
+        if number not in self._implied_by_shape:
+            self._implied_by_shape[number] = self._exactly(rule, premise, conclusion, slots)
+        return self._implied_by_shape[number]
+
+    def _exactly(self, rule: Rule, premise: Formula, conclusion: Formula, slots: Slots) -> bool | None:
         try:
             if premise != ALWAYS:
                 return self.exact.always_implies(rule, premise, conclusion)
             solver = self._no_access
             solver.renew()
-            slots = {slot.name: slot.types for slot in rule.withs}
             return not solver.possible([-solver.literal(conclusion), solver.requests(slots)])
         except Undecided:
             return None

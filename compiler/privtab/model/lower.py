@@ -153,7 +153,7 @@ class Lowering:
         """Lower one condition."""
         match condition:
             case m.HoldsPrivilege(uses=uses, every=every, places=places):
-                terms = [_any(_all(self.has(p, place) for p in use.members) for place in places) for use in uses]
+                terms = [_any([_all([self.has(p, place) for p in use.members]) for place in places]) for use in uses]
                 return _all(terms) if every else _any(terms)
             case m.Related(kind="owner", places=places):
                 return _any(map(self.owner, places))
@@ -177,9 +177,9 @@ class Lowering:
             case m.Compared():
                 return self.compared(condition)
             case m.AllOf(parts=parts):
-                return _all(self.formula(part) for part in parts)
+                return _all([self.formula(part) for part in parts])
             case m.AnyOf(parts=parts):
-                return _any(self.formula(part) for part in parts)
+                return _any([self.formula(part) for part in parts])
             case m.Required(body=body, flag=flag):
                 return ir.When(flag=flag, body=self.formula(body))
             case m.LeftOut(slot=slot):
