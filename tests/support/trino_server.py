@@ -38,7 +38,7 @@ LAKE = {
     "fs.native-local.enabled": "true",
 }
 """A catalog of Iceberg without a metastore: it updates, merges, and has materialized views and table procedures."""
-START_SECONDS = 240
+START_SECONDS = 600
 DENIED = "PERMISSION_DENIED"
 PROBE = "SELECT count(*) FROM tpch.tiny.region"
 """What fails until Trino has found its node."""
