@@ -95,7 +95,7 @@ release: setup-test ## what a version consists of, in dist, from the commit that
 
 test: setup-test ## what must pass before a change goes in, in minutes
 	@# mypy takes one core for a while, and the tests often wait.
-	@$(MAKE) --no-print-directory --jobs 3 tests static
+	@$(MAKE) --no-print-directory --jobs 3 tests-packages tests-beside static
 
 .PHONY: static
 static: format lint policies types
@@ -121,7 +121,8 @@ CONNECT := $(BIN)/pytest -q --spark connect
 
 .PHONY: tests-beside tests-packages
 # Each worker imports all files that it is given: half of the workers have one half of them. All of Spark is in the second.
-tests: tests-packages tests-beside
+tests:
+	@$(MAKE) --no-print-directory --jobs 2 tests-packages tests-beside
 
 tests-beside tests-packages: HALF = $(BIN)/pytest -q -n $(shell expr \( $(JOBS) + 1 \) / 2) --dist loadgroup -m "not slow and not long"
 
