@@ -27,7 +27,7 @@ from privtab_analysis.state_diff.entities import Affected, DividedClasses, Divis
 from privtab_analysis.state_diff.masks import Forms
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.placed import placed
-from privtab_analysis.state_diff.rows import changed_rows, with_windows
+from privtab_analysis.state_diff.rows import added_rows, changed_rows, with_windows
 from privtab_analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
 from privtab_analysis.state_diff.together import Change, Classes, KnownChanges, alike_as_one
 
@@ -191,7 +191,10 @@ class Comparison:
     @cached_property
     def tree(self) -> EntityTree:
         """The entities of both states."""
-        return EntityTree(self.program, *(side.state for side in self.sides), *self.naming)
+        before, after = (side.state for side in self.sides)
+        if self.rows and not self.program.flat:
+            after = added_rows(self.rows)
+        return EntityTree(self.program, before, after, *self.naming)
 
     @cached_property
     def named(self) -> Mapping[str, set[str]]:
@@ -469,7 +472,7 @@ class Comparison:
         """As `_changes`, from the differences. `by_path`: whether the paths of the classes tell where these lie; `known`: by differences, which are kept."""
         left_out, finder = self._left_out(cuts_before), None
         addresses = [found.address for found in classes.values()]
-        key = id(differing), left_out, *(map(self.causes.on, addresses) if self.wants_causes else ())
+        key = id(differing), left_out, *(self.causes.on(addresses) if self.wants_causes else ())
         if known is not None and key in known:
             return known[key]
         changes: list[Change] = []

@@ -74,7 +74,7 @@ class Causes:
 
     def single(self, subjects: frozenset[Subject], objects: Iterable[str]) -> Sequence[Cause] | None:
         """The causes for objects with paths that tell where these lie; None if several rows may be behind the difference for a subject."""
-        key = subjects, *map(self.on, objects)
+        key = subjects, *self.on(objects)
         if key not in self._single:
             paths = dict.fromkeys(chain([""], *map(prefixes, objects)))
             parts = {self.rows: tuple(sorted(subjects))} if len(self.rows) == 1 else self.parts(subjects, paths)
@@ -82,10 +82,13 @@ class Causes:
             self._single[key] = None if several else [(members, self.whole(rows)) for rows, members in parts.items()]
         return self._single[key]
 
-    def on(self, path: str) -> int:
-        """Equal for paths on which the same changed rows may count."""
+    def on(self, paths: Iterable[str]) -> tuple[int, ...]:
+        """Equal for objects on whose paths the same changed rows may count."""
+        return () if len(self.rows) == 1 else tuple(map(self._changed_on, paths))
+
+    def _changed_on(self, path: str) -> int:
         if path not in self._on:
-            around = self.on(path.rpartition("/")[0]) if path else 0
+            around = self._changed_on(path.rpartition("/")[0]) if path else 0
             rows, roles = path in self._by_path, frozenset(self._roles_at.get(path, ()))
             if rows or roles:
                 around = self._numbers.setdefault((path if rows else None, roles, around), len(self._numbers) + 1)

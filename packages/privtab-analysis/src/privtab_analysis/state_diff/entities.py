@@ -73,8 +73,8 @@ class EntityTree:
 
     def __init__(self, program: Program, *states: State) -> None:
         self.addresses = Addresses(program, states)
-        found = _placed(program, states, self.addresses) if program.flat else _named(program, states)
-        self.paths: dict[str, list[str]] = {type_: sorted(paths) for type_, paths in found.items()} | {"": [""]}
+        found = _sorted(_placed(program, states, self.addresses)) if program.flat else _paths(program, *states)
+        self.paths: dict[str, list[str]] = {**found, "": [""]}
         self.nested = program.nested_on
 
     def named(self, types: Collection[str]) -> Mapping[str, set[str]]:
@@ -208,6 +208,23 @@ class DividedClasses:
                 every = self._division.all(type_)
                 self._known[key] = [own for own in every if own[0] not in self._under] if affected == "no" else every
         return self._known[key]
+
+
+def _paths(program: Program, first: State, *others: State) -> dict[str, list[str]]:
+    """The paths of all entities, sorted, by type; those of the first state are kept with it."""
+    key = ("paths", tuple(program.entities.values()))
+    if key not in first.derived:
+        first.derived[key] = _sorted(_named(program, [first]))
+    known: dict[str, list[str]] = first.derived[key]
+    found: dict[str, list[str]] = {}
+    for type_, paths in _named(program, others).items():
+        new = paths.difference(known[type_]) if paths else paths
+        found[type_] = sorted([*known[type_], *new]) if new else known[type_]
+    return found
+
+
+def _sorted(paths: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    return {type_: sorted(of_type) for type_, of_type in paths.items()}
 
 
 def _named(program: Program, states: Iterable[State]) -> dict[str, set[str]]:

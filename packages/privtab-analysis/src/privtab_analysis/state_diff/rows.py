@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privtab.base import WINDOW_COLUMNS, Window
 from privtab.state import TABLE_COLUMNS, Places, RawState, RowLocation, State, as_written, index_document
@@ -34,6 +34,15 @@ def changed_rows(
         removed, added = _only(before, after, table)
         yield from _rows(before, table, removed, places[0], added=False)
         yield from _rows(after, table, added, places[1], added=True)
+
+
+def added_rows(rows: Iterable[ChangedRow]) -> State:
+    """The added ones of some changed rows alone."""
+    tables: Any = {}
+    for row in rows:
+        if row.added:
+            tables.setdefault(row.table, []).append(row.value)
+    return State(**tables)
 
 
 def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]]:
