@@ -118,12 +118,14 @@ class EntityEquivalence:
         for side, evaluator in enumerate(self._evaluators):
             subjects, index = evaluator.subjects, evaluator.index
             for type_, table in index.tables.items():
-                for principal, bits in table.get(path, {}).items():
-                    if held := subjects.holders.get(principal):
-                        yield side, type_, held, bits
+                rights, holders = table.get(path, {}), subjects.holders
+                # Of an entity at the top, few of the principals may be those of the subjects.
+                for principal in rights if len(rights) <= len(holders) else holders:
+                    if principal in rights and (held := holders.get(principal)):
+                        yield side, type_, held, rights[principal]
             for type_, members in index.members.items():
                 if users := members.get(path):
-                    yield side, (type_, frozenset(subjects.number.keys() & users)), None, ALWAYS
+                    yield side, (type_, users.intersection(subjects.number)), None, ALWAYS
             for type_ in evaluator.reader.chains if subjects.within or index.entity_attributes else ():
                 key = f"{type_}:{path}"
                 yield from ((side, (key, *item), None, ALWAYS) for item in subjects.within.get(key, {}).items())

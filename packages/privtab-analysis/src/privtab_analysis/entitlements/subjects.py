@@ -108,17 +108,15 @@ class Subjects:
             scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
         }
         """The holders of each declared role, by the key of the scope."""
-        self.name_of = {principal: _kind_and_name(shown(index, principal)) for principal in holders}
-        """The kind and the name of each principal: a role has one for each scope."""
-        self._name(holders)
-
-    def _name(self, principals: Iterable[str]) -> None:
-        self.named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
-        """The principals that an entity stands for, by kind and name."""
-        for principal in principals:
-            kind, name = self.name_of[principal]
-            if kind in self.named:
-                self.named[kind][name].append(principal)
+        self._named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
+        """The principals that an entity may stand for, by kind and name; those of other subjects, too."""
+        self._name_of: dict[str, str] = {}
+        """The name of each of these: a role has one principal for each scope."""
+        for principal in holders:
+            kind, _, name = shown(index, principal).partition(":")
+            if kind in self._named:
+                self._named[kind][name].append(principal)
+                self._name_of[principal] = name
 
     def _number(self, subjects: Sequence[Subject], users: Mapping[str, int], index: Index) -> None:
         """`users`: by name, the numbers of the subjects that are users."""
@@ -136,17 +134,13 @@ class Subjects:
 
     def standing(self, kind: str, path: str) -> list[str]:
         """The groups or roles that the entity with a path stands for, by its last name or its whole path."""
-        names = self.named[kind]
-        return [principal for name in {last_name(path), path} if name in names for principal in names[name]]
+        names = self._named[kind]
+        found = (principal for name in {last_name(path), path} if name in names for principal in names[name])
+        return [principal for principal in found if principal in self.holders]
 
     def names(self) -> set[str]:
         """Every name by which an entity may stand for a subject or for a principal of one."""
-        return {*self.number, *self.named["role"], *self.named["group"]}
-
-
-def _kind_and_name(principal: str) -> tuple[str, str]:
-    kind, _, name = principal.partition(":")
-    return kind, name
+        return {*self.number, *map(self._name_of.__getitem__, self.holders.keys() & self._name_of.keys())}
 
 
 class SomeSubjects(Subjects):
@@ -168,8 +162,7 @@ class SomeSubjects(Subjects):
             scope: {role: held for role, numbers in subjects.within[scope].items() if (held := numbers & among)}
             for scope in scopes
         }
-        self.name_of = subjects.name_of
-        self._name(principals)
+        self._named, self._name_of = subjects._named, subjects._name_of  # noqa: SLF001  (its own)
 
 
 class Concerns:

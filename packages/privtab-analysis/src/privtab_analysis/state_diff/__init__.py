@@ -411,12 +411,20 @@ class Comparison:
 
         for position in range(len(all_types)):
             # The first affected object is at this place: those before it are not affected, and those after it may be.
-            which: list[Affected] = [
-                "no" if place < position else "yes" if place == position else "either"
-                for place in range(len(all_types))
-            ]
-            pools = [pool(slot, affected) for slot, affected in zip(all_types, which, strict=True)]
-            count = prod(map(len, pools)) if pools[position] else 0
+            which: dict[str, Affected] = {
+                slot: "no" if place < position else "yes" if place == position else "either"
+                for place, slot in enumerate(all_types)
+            }
+            found: dict[str, Sequence[tuple[str, EntityClass] | None]] = dict.fromkeys(all_types, ())
+            # Without objects for one slot, those for others are not looked for: where no entity has a type, or none is affected.
+            for slot in sorted(
+                which, key=lambda slot: (any(map(self.tree.paths.get, all_types[slot])), which[slot] != "yes")
+            ):
+                found[slot] = pool(slot, which[slot])
+                if not found[slot]:
+                    break
+            pools = [*found.values()]
+            count = prod(map(len, pools))
             if count > MOST_COMBINATIONS:
                 self.undecided.append(
                     f"`{rule.id}` has {count:,} kinds of `with` objects to compare; {MOST_COMBINATIONS:,} is the most"
@@ -424,10 +432,10 @@ class Comparison:
             elif count and columns is not None and columns.suit(max(map(len, pools))):
                 types = {
                     slot: (*(no_object.get(slot, ()) if affected != "yes" else ()), *own)
-                    for (slot, own), affected in zip(all_types.items(), which, strict=True)
+                    for (slot, own), affected in zip(all_types.items(), which.values(), strict=True)
                 }
                 known: KnownChanges = {}
-                for objects, before, differing in columns.combined(variants, types, which):
+                for objects, before, differing in columns.combined(variants, types, [*which.values()]):
                     yield objects, self._changed(objects, differing, before, known=known)
             elif count:
                 for combination in product(*pools):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,14 +43,3 @@ def _missing(rows: npt.NDArray[np.int64], others: npt.NDArray[np.int64], begin: 
             distinct, first = distinct[new], first[new]
     numbers: list[int] = np.sort(first + begin).tolist()
     return numbers
-
-
-def rows_with(*chosen: tuple[Any, Iterable[str]]) -> list[int]:
-    """The numbers of the rows of a table with one of some texts in each of some `CodedColumn`s."""
-    found = np.ones(len(chosen[0][0]), np.bool_)
-    for column, texts in chosen:
-        has = np.zeros(len(column.array) + 1, np.bool_)  # the last for -1, of rows without a text
-        has[[number for text in texts if (number := column.numbers.get(text)) is not None]] = True
-        found &= has[column.codes]
-    rows: list[int] = np.flatnonzero(found).tolist()
-    return rows

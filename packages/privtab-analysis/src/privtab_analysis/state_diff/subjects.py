@@ -306,12 +306,12 @@ class Side:
                 yield table, holders.where(principals)
                 continue
             entities = self.state.column(table, "entity")
-            if holders.coded and entities.coded:
-                from privtab_analysis.state_diff.columns import rows_with
-
-                yield table, rows_with((holders, principals), (entities, on))
-            else:
-                yield table, sorted({*holders.where(principals)}.intersection(entities.where(on)))
+            # The rows of the fewer names are looked up, and the other name of each is looked at.
+            (fewer, names), (other, others) = sorted(
+                ((holders, principals), (entities, on)), key=lambda own: len(own[1])
+            )
+            rows = fewer.where(names)
+            yield table, [row for row, name in zip(rows, other.take(rows), strict=True) if name in others]
 
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""
