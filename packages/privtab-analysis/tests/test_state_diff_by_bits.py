@@ -22,6 +22,7 @@ from privtab_analysis.entitlements.columns import Columns
 from privtab_analysis.entitlements.equivalence import EntityEquivalence
 from privtab_analysis.state_diff import Comparison, StateDiff, state_diff, together
 from privtab_analysis.state_diff.class_columns import ClassColumns
+from privtab_analysis.state_diff.entities import EntityTree
 from privtab_analysis.state_diff.masks import BatchMasks
 from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.subjects import Side
@@ -165,3 +166,26 @@ def test_rows_of_principals_on_entities(rows: list[tuple[str, str]], principals:
     side = Side(generated_programs.program(0), State(grants=grants))
     found = dict(side.rights({f"role:{name}" for name in principals}, {f"top:{path}" for path in on}))
     assert list(found["grants"]) == [n for n, row in enumerate(rows) if row[0] in principals and row[1] in on]
+
+
+def test_entities_are_divided_alike_whether_slices_are_looked_up_or_all_entities_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = 0
+    for seed in range(300):
+        chance = random.Random(seed)
+        paths = ["/".join(chance.choices(["a", "b", "b-", "b0", "b!"], k=chance.randrange(1, 4))) for _ in range(30)]
+        tree = object.__new__(EntityTree)
+        tree.nested = frozenset(["nests"])
+        tree.paths = {str(depth): sorted({p for p in paths[:20] if p.count("/") == depth}) for depth in range(3)}
+        tree.paths |= {"": [""], "nests": sorted({*paths[:20]})}
+        cuts = {"", *paths[15 : 15 + chance.randrange(1, 10)]}
+        classes = []
+        for least in (0, len(paths)):
+            monkeypatch.setattr("privtab_analysis.state_diff.entities.ENTITIES_OF_CUT", least)
+            division = tree.divided(cuts)
+            some = division.under([max(cuts)])
+            classes.append([[*division.all(type_), *division.within(type_, some)] for type_ in tree.paths])
+        assert classes[0] == classes[1]
+        found += sum(map(len, classes[0]))
+    assert found > 3000

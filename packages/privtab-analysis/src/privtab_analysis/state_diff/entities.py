@@ -26,6 +26,9 @@ _FLAT = re.compile(r"(?:.*/)?%[a-z][a-z0-9_]*:(.*)", re.DOTALL)
 Affected: TypeAlias = Literal["yes", "no", "either"]
 """The classes that changed rows affect, the classes that they do not affect, or all."""
 
+ENTITIES_OF_CUT = 64
+"""Entities for each dividing path above which slices of entities are looked up."""
+
 
 @dataclass(frozen=True)
 class EntityClass:
@@ -143,7 +146,8 @@ class Division:
         """The classes of a type at one of the paths: at most one or, where types nest, one for each number of levels."""
         key = type_, cut
         if key not in self._known:
-            found = EntityClass(type_, self.tree.paths[type_], tuple(self._of_type(type_).get(cut, ())))
+            slices = self._at(type_, cut) if self._looks_up(type_) else self._of_type(type_).get(cut, ())
+            found = EntityClass(type_, self.tree.paths[type_], tuple(slices))
             if type_ in self.tree.nested:
                 by_levels: dict[int, list[str]] = {}
                 for address in found.addresses():
@@ -156,14 +160,26 @@ class Division:
     def all(self, type_: str) -> list[tuple[str, EntityClass]]:
         """Every class of a type, with its path."""
         if type_ not in self._listed:
-            self._listed[type_] = [
-                (cut, class_) for cut in sorted(self._of_type(type_)) for class_ in self.of(type_, cut)
-            ]
+            self._listed[type_] = [*self.within(type_, self.below)]
         return self._listed[type_]
 
     def within(self, type_: str, cuts: Collection[str]) -> Iterator[tuple[str, EntityClass]]:
         """The classes of a type at some of the paths, with these."""
-        return (found for found in self.all(type_) if found[0] in cuts)
+        own = cuts if self._looks_up(type_) else self._of_type(type_).keys() & cuts
+        return ((cut, class_) for cut in sorted(own) for class_ in self.of(type_, cut))
+
+    def _looks_up(self, type_: str) -> bool:
+        """Return whether so few paths divide so many entities of a type that slices are looked up, and not all entities looked at."""
+        return len(self.below) * ENTITIES_OF_CUT < len(self.tree.paths[type_])
+
+    def _at(self, type_: str, cut: str) -> Iterator[tuple[int, int]]:
+        """As `_of_type`, at one of the paths."""
+        path_begin, path_end, begin, end = self.tree.span(type_, cut)
+        inner = (self.tree.span(type_, child) for child in self.below[cut]) if begin < end else ()
+        taken = sorted(part for child in inner for part in (child[:2], child[2:]) if part[0] < part[1])
+        ends = [begin, *(last for _, last in taken)]
+        found = [(path_begin, path_end), *zip(ends, [*(first for first, _ in taken), end], strict=True)]
+        return (own for own in found if own[0] < own[1])
 
     def _of_type(self, type_: str) -> Mapping[str, list[tuple[int, int]]]:
         """The slices of a type's paths at each of the paths that has any."""
