@@ -176,7 +176,7 @@ def test_entities_are_divided_alike_whether_slices_are_looked_up_or_all_entities
         chance = random.Random(seed)
         paths = ["/".join(chance.choices(["a", "b", "b-", "b0", "b!"], k=chance.randrange(1, 4))) for _ in range(30)]
         tree = object.__new__(EntityTree)
-        tree.nested = frozenset(["nests"])
+        tree.nested = {"nests": "nests"}
         tree.paths = {str(depth): sorted({p for p in paths[:20] if p.count("/") == depth}) for depth in range(3)}
         tree.paths |= {"": [""], "nests": sorted({*paths[:20]})}
         cuts = {"", *paths[15 : 15 + chance.randrange(1, 10)]}
