@@ -409,21 +409,16 @@ class Comparison:
                 classes = ((cut, single) for cut, found in classes for single in found.single())
             return [*(no_object.get(slot, ()) if affected != "yes" else ()), *classes]
 
-        for position in range(len(all_types)):
+        some = all(slot in no_object or any(map(self.tree.paths.get, own)) for slot, own in all_types.items())
+        for position, first in enumerate(all_types):
+            if not some or not pool(first, "yes"):
+                continue
             # The first affected object is at this place: those before it are not affected, and those after it may be.
-            which: dict[str, Affected] = {
-                slot: "no" if place < position else "yes" if place == position else "either"
-                for place, slot in enumerate(all_types)
-            }
-            found: dict[str, Sequence[tuple[str, EntityClass] | None]] = dict.fromkeys(all_types, ())
-            # Without objects for one slot, those for others are not looked for: where no entity has a type, or none is affected.
-            for slot in sorted(
-                which, key=lambda slot: (any(map(self.tree.paths.get, all_types[slot])), which[slot] != "yes")
-            ):
-                found[slot] = pool(slot, which[slot])
-                if not found[slot]:
-                    break
-            pools = [*found.values()]
+            which: list[Affected] = [
+                "no" if place < position else "yes" if place == position else "either"
+                for place in range(len(all_types))
+            ]
+            pools = [pool(slot, affected) for slot, affected in zip(all_types, which, strict=True)]
             count = prod(map(len, pools))
             if count > MOST_COMBINATIONS:
                 self.undecided.append(
@@ -432,10 +427,10 @@ class Comparison:
             elif count and columns is not None and columns.suit(max(map(len, pools))):
                 types = {
                     slot: (*(no_object.get(slot, ()) if affected != "yes" else ()), *own)
-                    for (slot, own), affected in zip(all_types.items(), which.values(), strict=True)
+                    for (slot, own), affected in zip(all_types.items(), which, strict=True)
                 }
                 known: KnownChanges = {}
-                for objects, before, differing in columns.combined(variants, types, [*which.values()]):
+                for objects, before, differing in columns.combined(variants, types, which):
                     yield objects, self._changed(objects, differing, before, known=known)
             elif count:
                 for combination in product(*pools):
