@@ -413,11 +413,7 @@ class Comparison:
         for position, first in enumerate(all_types):
             if not some or not pool(first, "yes"):
                 continue
-            # The first affected object is at this place: those before it are not affected, and those after it may be.
-            which: list[Affected] = [
-                "no" if place < position else "yes" if place == position else "either"
-                for place in range(len(all_types))
-            ]
+            which = divided.affected_from(position, len(all_types))
             pools = [pool(slot, affected) for slot, affected in zip(all_types, which, strict=True)]
             count = prod(map(len, pools))
             if count > MOST_COMBINATIONS:

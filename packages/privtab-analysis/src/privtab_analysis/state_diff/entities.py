@@ -214,6 +214,15 @@ class DividedClasses:
         self._under = under
         self._known: dict[tuple[str, Affected], Sequence[tuple[str, EntityClass]]] = {}
 
+    @staticmethod
+    def affected_from(position: int, slots: int) -> list[Affected]:
+        """For each of some slots, the classes if the first affected object is at a position: none before it, and any after it.
+
+        >>> DividedClasses.affected_from(1, 3)
+        ['no', 'yes', 'either']
+        """
+        return ["no" if place < position else "yes" if place == position else "either" for place in range(slots)]
+
     def of(self, type_: str, affected: Affected) -> Sequence[tuple[str, EntityClass]]:
         """The classes of a type, with the paths by which they are divided."""
         key = type_, affected
