@@ -240,7 +240,7 @@ def test_answers_stay_right_while_bundles_change_and_opa_dies(
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))) >= 8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wrong_answers_fail_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     asks = load_callers._ask
     chance = random.Random(3)

@@ -296,7 +296,7 @@ def entitlement_rows(matrix: Any) -> set[tuple[str, ...]]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_entitlements_are_found_by_the_index(spark: SparkSession, files: tuple[str, str], tmp_path: Path) -> None:
     given: dict[str, Any] = {"request": {"mfa": True, "hour": 3}}
     named = {row for row in ENTITLEMENTS if not row[2].startswith("paper:")}
