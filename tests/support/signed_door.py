@@ -75,8 +75,9 @@ def door_server(
     *,
     paths: tuple[Path, ...] = (),
     options: tuple[str, ...] = (),
+    port: int = 0,
 ) -> Iterator[DoorServer]:
-    """Compile and sign both bundles in the folder, and serve them. `paths`, `options`: more for OPA."""
+    """Compile and sign both bundles in the folder, and serve them. `paths`, `options`: more for OPA; `port`: 0, any that is free."""
     keys = pair()
     private, public = keys.write(folder)
     built = folder / "built"
@@ -90,7 +91,7 @@ def door_server(
     config.write_text(json.dumps(found | {"decision_logs": {"console": True}}), encoding="utf-8")
     log = folder / "opa.log"
     with (
-        OpaServer(bundles, config=config, paths=paths, extra_args=options, log=log) as opa,
+        OpaServer(bundles, config=config, paths=paths, extra_args=options, log=log, port=port) as opa,
         requests.Session() as session,
     ):
         session.trust_env = False

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -58,6 +59,13 @@ LAKE_GRANTS = (
 """What is granted in `lake`, whose connector carries out updates: (user, privilege, entity)."""
 
 
+ANSWERS = {
+    "opa.policy.uri": "allow",
+    "opa.policy.batched-uri": "batch",
+    "opa.policy.row-filters-uri": "rowFilters",
+    "opa.policy.batch-column-masking-uri": "batchColumnMasks",
+}
+"""Where Trino asks for each answer of the door."""
 GENERATED = daily(12)
 """The seeds of generated rights: a fixed one, and others each day."""
 
@@ -82,25 +90,26 @@ def world(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
     grants = [(user, "allow", privilege, entity) for user, privilege, entity in LAKE_GRANTS]
     grants += [grant for seed in GENERATED for grant in rights(seed)]
     state.write_text(STATE.read_text(encoding="utf-8") + "".join(row(*one) for one in grants), encoding="utf-8")
-    with door_server(folder, f"trino/{release}", "trino", state) as door:
-        addresses = {"opa.policy.uri": "allow", "opa.policy.batched-uri": "batch"}
-        with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga", version=release) as sql:
-            for user, statement in (
-                ("olga", "CREATE SCHEMA memory.lab"),
-                ("olga", "CREATE SCHEMA memory.secret"),
-                ("olga", "CREATE TABLE memory.secret.keys AS SELECT name FROM tpch.tiny.nation"),
-                ("ann", "CREATE TABLE memory.lab.nations AS SELECT nationkey, name FROM tpch.tiny.nation"),
-                ("lena", "CREATE VIEW memory.lab.shown SECURITY DEFINER AS SELECT name FROM tpch.sf1.region"),
-                ("lena", "CREATE VIEW memory.lab.asked SECURITY INVOKER AS SELECT name FROM tpch.sf1.region"),
-                ("ann", "CREATE VIEW memory.lab.passed SECURITY DEFINER AS SELECT name FROM tpch.tiny.region"),
-                ("olga", "CREATE SCHEMA lake.lab"),
-                ("olga", "CREATE TABLE lake.lab.facts AS SELECT * FROM (VALUES (1, 10), (2, 20)) AS t (k, n)"),
-                ("olga", "CREATE MATERIALIZED VIEW lake.lab.sums AS SELECT sum(n) AS total FROM lake.lab.facts"),
-                *(("olga", made) for made in MADE_TABLES),
-            ):
-                found = sql.run(user, statement)
-                assert found.error is None, (statement, found)
-            yield World(sql, door)
+    with (
+        door_server(folder, f"trino/{release}", "trino", state) as door,
+        trino({key: f"{door.url}/{answer}" for key, answer in ANSWERS.items()}, "olga", version=release) as sql,
+    ):
+        for user, statement in (
+            ("olga", "CREATE SCHEMA memory.lab"),
+            ("olga", "CREATE SCHEMA memory.secret"),
+            ("olga", "CREATE TABLE memory.secret.keys AS SELECT name FROM tpch.tiny.nation"),
+            ("ann", "CREATE TABLE memory.lab.nations AS SELECT nationkey, name FROM tpch.tiny.nation"),
+            ("lena", "CREATE VIEW memory.lab.shown SECURITY DEFINER AS SELECT name FROM tpch.sf1.region"),
+            ("lena", "CREATE VIEW memory.lab.asked SECURITY INVOKER AS SELECT name FROM tpch.sf1.region"),
+            ("ann", "CREATE VIEW memory.lab.passed SECURITY DEFINER AS SELECT name FROM tpch.tiny.region"),
+            ("olga", "CREATE SCHEMA lake.lab"),
+            ("olga", "CREATE TABLE lake.lab.facts AS SELECT * FROM (VALUES (1, 10), (2, 20)) AS t (k, n)"),
+            ("olga", "CREATE MATERIALIZED VIEW lake.lab.sums AS SELECT sum(n) AS total FROM lake.lab.facts"),
+            *(("olga", made) for made in MADE_TABLES),
+        ):
+            found = sql.run(user, statement)
+            assert found.error is None, (statement, found)
+        yield World(sql, door)
 
 
 READS = [
@@ -315,8 +324,8 @@ LAKE_OF_MIA = (
 
 
 @pytest.fixture(scope="module")
-def filtered(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A table with row filters and column masks."""
+def filtered(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The same Trino with a table with row filters and column masks: another OPA stands where the first one was."""
     folder = tmp_path_factory.mktemp("filtered")
     (folder / "trino.yaml").write_text(trino_filters.policy(), encoding="utf-8")
     rows = trino_filters.state()
@@ -325,23 +334,15 @@ def filtered(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         for effect, privilege, entity in LAKE_OF_MIA
     ]
     (folder / "state.json").write_text(json.dumps(rows), encoding="utf-8")
-    addresses = {
-        "opa.policy.uri": "allow",
-        "opa.policy.batched-uri": "batch",
-        "opa.policy.row-filters-uri": "rowFilters",
-        "opa.policy.batch-column-masking-uri": "batchColumnMasks",
-    }
-    with (
-        door_server(folder, folder / "trino.yaml", "trino", folder / "state.json") as door,
-        trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga", version=release) as sql,
-    ):
-        for statement in (
-            "CREATE SCHEMA lake.lab",
-            *(MADE.format(name) for name in ("free", "denied", "filtered", "masked")),
-        ):
-            found = sql.run("olga", statement)
+    world.door.opa.stop()
+    port = urlsplit(world.door.url).port or 0
+    with door_server(folder, folder / "trino.yaml", "trino", folder / "state.json", port=port) as door:
+        assert door.url == world.door.url
+        tables = (MADE.format(name) for name in ("free", "denied", "filtered", "masked"))
+        for statement in ("CREATE SCHEMA IF NOT EXISTS lake.lab", *tables):
+            found = world.sql.run("olga", statement)
             assert found.error is None, (statement, found)
-        yield World(sql, door)
+        yield World(world.sql, door)
 
 
 MADE = (
