@@ -174,3 +174,23 @@ def test_values_of_counterexamples() -> None:
     ]
     assert theory.values(chain) == {RANK: 0, LEVEL: 1}
     assert theory.follows(chain, Compare(left=RANK, operator="=", right=(0,)))
+
+
+def test_what_contradicts_is_looked_for_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal inputs take an equal part of the budget in each process, where sets have an order of their own."""
+    compares = [
+        Compare(left=LEVEL, operator=operator, right=number) for operator, number in product(("<", "=", ">"), (1, 2, 3))
+    ]
+    asked: list[tuple[list[Compare], list[Compare]]] = []
+
+    def record(_: Comparisons, true: list[Compare], false: list[Compare]) -> None:
+        asked.append((true, false))
+
+    monkeypatch.setattr(Comparisons, "conflict", record)
+    solver = ImplicationChecker(program()).solver
+    literals = [solver.literal(compare) for compare in compares]
+    assert solver.possible([literals[1], -literals[3], literals[8]])
+    ((true, false),) = asked
+    assert true == [compare for compare in compares if compare in true]
+    assert false == [compare for compare in compares if compare in false]
+    assert {*true, *false} == {*compares}

@@ -285,8 +285,11 @@ class Solver(Circuits):
             if not self._compared:
                 return True
             true_literals = self._true_literals()
-            true = [compare for compare, number in self._compared.items() if number in true_literals]
-            conflict = self._comparisons.conflict(true, self._compared.keys() - true)
+            # In an order, not as sets: which clause is found decides how much of the budget the next answers take.
+            true, false = (
+                [c for c, n in self._compared.items() if (n in true_literals) is holds] for holds in (True, False)
+            )
+            conflict = self._comparisons.conflict(true, false)
             if conflict is None:
                 return True
             self._add_clause([*(-self._compared[c] for c in conflict[0]), *(self._compared[c] for c in conflict[1])])
