@@ -6,7 +6,7 @@ from pathlib import Path
 import generated_programs
 import pytest
 import worlds
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from seeds import seeds
 
@@ -20,6 +20,8 @@ from privtab_analysis.entitlements.universe import users
 from privtab_analysis.principals import Principal, who_can
 
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
+EVERYONE = 146, 0
+"""A world in which every user is in a group that has rights."""
 STRANGER = "stranger"
 FEATURES = (
     (),
@@ -50,6 +52,7 @@ def check_users(world: tuple[int, int]) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None)
+@example(EVERYONE)
 @given(WORLDS)
 def test_principals_suffice_alone(world: tuple[int, int]) -> None:
     check_principals(world)
@@ -77,6 +80,7 @@ def check_principals(world: tuple[int, int]) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None)
+@example(EVERYONE)
 @given(WORLDS)
 def test_needs_of_principals_are_exact(world: tuple[int, int]) -> None:
     check_needs(world)

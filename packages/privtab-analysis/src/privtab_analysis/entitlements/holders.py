@@ -53,7 +53,11 @@ class Holders:
 
     def numbered(self, principal: str, numbers: Mapping[str, int]) -> Numbers:
         """The same by number; `numbers`: of the subjects, by name."""
-        return frozenset(map(numbers.__getitem__, self.everywhere(principal)))
+        return self.numbers_of(self.everywhere(principal), numbers)
+
+    def numbers_of(self, holders: Iterable[str], numbers: Mapping[str, int]) -> Numbers:
+        """The numbers of holders, given those of the subjects by name."""
+        return frozenset(map(numbers.__getitem__, holders))
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """For a `role:…`, pairs of a scope's key and the holders of the role within that scope."""
@@ -167,7 +171,10 @@ class UserHolders(Holders):
 
 
 class PrincipalHolders(Holders):
-    """Principals, each on its own: a user without groups and roles, a group with its roles, or a role; this with the key of a scope in a second line."""
+    """Principals, each on its own: a user without groups and roles, a group with its roles, or a role; this with the key of a scope in a second line.
+
+    All of them have what the groups of every user have.
+    """
 
     def __init__(self, users: UserHolders, objects: Collection[str]) -> None:
         """`users`: of the same rows; `objects`: the keys on the paths of a request's objects, within which roles could be held."""
@@ -180,6 +187,8 @@ class PrincipalHolders(Holders):
         named = named_principals(state)
         self.groups = {f"{GROUP_PREFIX}{group}" for group in state.distinct(("memberships", "group"))}
         self.groups |= {principal for principal in named if principal.startswith(GROUP_PREFIX)}
+        self._of_everyone = {f"{GROUP_PREFIX}{group}" for group in users.holdings.above(program.semantics.everyones)}
+        self.groups |= self._of_everyone
         self._held = {f"{ROLE_PREFIX}{role}" for role in state.distinct(("assignments", "role"))}
         self._roles = self._held.union(f"{ROLE_PREFIX}{role}" for role in program.roles)
         self._roles |= {principal for principal in named if principal.startswith(ROLE_PREFIX)}
@@ -210,6 +219,12 @@ class PrincipalHolders(Holders):
             *(self._holders(p) for p, scope in self._assigned_otherwise(principal) if scope is None)
         )
 
+    def numbers_of(self, holders: Iterable[str], numbers: Mapping[str, int]) -> Numbers:
+        """As `Holders.numbers_of`; all numbers if every user is in one of the groups."""
+        if self._of_everyone.isdisjoint(holders):
+            return super().numbers_of(holders, numbers)
+        return frozenset(numbers.values())
+
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """For each scope in which the role is or could be held: the role there, and the groups and roles that hold it there."""
         found: dict[str, set[str]] = defaultdict(set)
@@ -232,15 +247,18 @@ class PrincipalHolders(Holders):
     def subject(self, name: str) -> Subject:
         """A principal by itself, as a subject."""
         principal, _, scope = name.partition("\n")
-        if name == ANYONE or name.startswith(USER):
-            return Subject(principal=name, user=name.removeprefix(USER), principals=(name,))
-        if principal.startswith(GROUP_PREFIX):
-            everywhere, scoped, _ = self.holdings.of_principal(principal)
-            return Subject.holding(name, None, everywhere, scoped, self.program.roles)
-        held = self.holdings.held_with(principal.removeprefix(ROLE_PREFIX), scope or None)
-        everywhere = frozenset(f"{ROLE_PREFIX}{role}" for role, within in held if within is None)
-        scoped = tuple((f"{ROLE_PREFIX}{role}", within) for role, within in held if within is not None)
-        return Subject.holding(name, None, everywhere, scoped, self.program.roles)
+        user = name.removeprefix(USER) if name == ANYONE or name.startswith(USER) else None
+        everywhere, scoped = set[str]() if user is None else {name}, list[tuple[str, str]]()
+        groups = {*self._of_everyone, principal} if principal.startswith(GROUP_PREFIX) else self._of_everyone
+        for group in sorted(groups):
+            of_group, within, _ = self.holdings.of_principal(group)
+            everywhere |= of_group
+            scoped += within
+        if user is None and principal not in groups:
+            held = self.holdings.held_with(principal.removeprefix(ROLE_PREFIX), scope or None)
+            everywhere |= {f"{ROLE_PREFIX}{role}" for role, within in held if within is None}
+            scoped += ((f"{ROLE_PREFIX}{role}", within) for role, within in held if within is not None)
+        return Subject.holding(name, user, everywhere, scoped, self.program.roles)
 
     def _assigned_otherwise(self, role: str) -> list[tuple[str, str | None]]:
         """As `assigned`, without the users who have the role everywhere: they are not what it is held through."""
@@ -344,7 +362,7 @@ class _Having(Mapping[str, Numbers]):
             of_role = self._scoped[role] = {}
             for key, names in self._holders_of.scoped(role):
                 of_role.setdefault(key, set()).update(names)
-        return frozenset(map(self._numbers.__getitem__, self._scoped[role].get(scope, ())))
+        return self._holders_of.numbers_of(self._scoped[role].get(scope, ()), self._numbers)
 
     def __getitem__(self, principal: str) -> Numbers:
         found: Numbers = self.get(principal)
