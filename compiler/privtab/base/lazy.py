@@ -32,29 +32,6 @@ else:
             return found
 
 
-class patterns_of:  # noqa: N801  a context, named as `pattern`
-    """In the block, a package that is imported gets patterns as `pattern` makes them: PyYAML compiles one for 20 ms that libyaml never asks for."""
-
-    def __init__(self, package: str) -> None:
-        self.package = package
-
-    def __enter__(self) -> None:
-        import re
-
-        self.compile: Any = re.compile
-
-        def compiled(text: Any, flags: int = 0) -> Any:
-            importing = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]  # noqa: SLF001  others may import meanwhile
-            return (pattern if importing == self.package else self.compile)(text, flags)
-
-        re.compile = compiled  # type: ignore[assignment]
-
-    def __exit__(self, *_: object) -> None:
-        import re
-
-        re.compile = self.compile
-
-
 _BLOCK = "if TYPE_CHECKING:\n"
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from privtab.base.diagnostics import LINE_END
-from privtab.base.lazy import pattern, patterns_of
-from privtab.base.names import code_point
+import yaml
 
-with patterns_of("yaml"):
-    import yaml as yaml  # noqa: PLC0414  which its other readers import from here
+from privtab.base.diagnostics import LINE_END
+from privtab.base.lazy import pattern
+from privtab.base.names import code_point
 
 DEEPEST = 100
 """Limit on the levels of nested values: readers are recursive, and libyaml's time grows with the square of the depth."""

@@ -13,11 +13,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
+import yaml
+
 from privtab.base.diagnostics import LINE_END, Diagnostic, Span
 from privtab.base.lazy import pattern
 from privtab.base.nodes import dataclass
 from privtab.base.source import SourceFile
-from privtab.base.yaml_text import DEEPEST, check_line_breaks, yaml
+from privtab.base.yaml_text import DEEPEST, check_line_breaks
 from privtab.language.findings import unreadable
 
 Placed: TypeAlias = tuple[Any, int, int]
