@@ -93,7 +93,6 @@ class View:
         self.undecided_codes: dict[PairKey, dict[str, None]] = {}
         """For each row, the codes of findings that exceeded their budget."""
         self._implied: dict[Hashable, bool | None] = {}
-        self._implied_by_shape: dict[int, bool | None] = {}
         self._shape_of_row: dict[PairKey, Shape] = {}
         self._dependencies: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
 
@@ -188,22 +187,15 @@ class View:
 
         `part`: a name for two conditions of the rule itself, for which rules of the same shape have the same answer.
         """
+        slots = {slot.name: slot.types for slot in rule.withs}
         key = (
-            ((rule.entity, rule.operation), premise, conclusion) if part is None else (self.shape_of(rule).number, part)
+            self.shapes.of((premise, conclusion), slots).number if part is None else (self.shape_of(rule).number, part)
         )
         if key not in self._implied:
-            self._implied[key] = self._decided(rule, premise, conclusion)
+            self._implied[key] = self._decided(rule, premise, conclusion, slots)
         return self._implied[key]
 
-    def _decided(self, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
-        """As `known_to_imply`, found out once for conditions of the same shape."""
-        slots = {slot.name: slot.types for slot in rule.withs}
-        number = self.shapes.of((premise, conclusion), slots).number
-        if number not in self._implied_by_shape:
-            self._implied_by_shape[number] = self._exactly(rule, premise, conclusion, slots)
-        return self._implied_by_shape[number]
-
-    def _exactly(self, rule: Rule, premise: Formula, conclusion: Formula, slots: Slots) -> bool | None:
+    def _decided(self, rule: Rule, premise: Formula, conclusion: Formula, slots: Slots) -> bool | None:
         try:
             if premise != ALWAYS:
                 return self.exact.always_implies(rule, premise, conclusion)

@@ -19,7 +19,6 @@ def narrowest_first(program: Program) -> Program:
     Most callers hold something on a container and little inside it, so this finds most denials soonest.
     """
     ordering = _Ordered(program)
-
     rules = {key: with_conditions(rule, ordering.fold, gate=False) for key, rule in program.rules.items()}
     return replace(program, rules=rules)
 
