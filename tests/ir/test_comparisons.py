@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import combinations, product
+from typing import Literal
 
 import pytest
 from counterexamples import counterexample
@@ -178,9 +179,8 @@ def test_values_of_counterexamples() -> None:
 
 def test_what_contradicts_is_looked_for_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal inputs take an equal part of the budget in each process, where sets have an order of their own."""
-    compares = [
-        Compare(left=LEVEL, operator=operator, right=number) for operator, number in product(("<", "=", ">"), (1, 2, 3))
-    ]
+    operators: tuple[Literal["<", "=", ">"], ...] = ("<", "=", ">")
+    compares = [Compare(left=LEVEL, operator=is_so, right=(number,)) for is_so, number in product(operators, (1, 2, 3))]
     asked: list[tuple[list[Compare], list[Compare]]] = []
 
     def record(_: Comparisons, true: list[Compare], false: list[Compare]) -> None:
