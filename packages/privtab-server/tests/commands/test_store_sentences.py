@@ -131,8 +131,12 @@ WRONG = [
     ("undo one", 6, "`one` is not the number of a change"),
     ("add", 4, "ROWS is expected"),
     ("make ann owner", 15, "`of` is expected"),
-    ("assign 'reader' to ann", 8, "stand in double quotes"),
-    ("assign '' to ann", 8, "stand in double quotes"),
+    ("assign 'reader' to ann", 8, "stands in double quotes"),
+    ("assign '' to ann", 8, "stands in double quotes"),
+    ("deny SELECT (lake:l) to ann;", 25, "`ann;`: a name with other quotation marks, or with `,` or `;` at its end"),
+    ("deny SELECT (lake:l) to ann, ben", 25, "`ann,`"),
+    ("grant SELECT (lake:l) to \u201cann\u201d", 26, "stands in double quotes"),
+    ("grant SELECT, USE (lake:l) to ann", 7, "several privileges have `+` between them"),
 ]
 
 

@@ -27,6 +27,7 @@ FORMS = (
 )
 """Every form of a sentence: words in lower case stand for themselves, what is in brackets may be left out, several privileges have `+` between them."""
 _TOKEN = re.compile(r'"(?P<quoted>[^"]*)"|[()]|[^\s()"]+')
+_NOT_BARE = re.compile(r"['`\u2018-\u201f].*|.*[,;]")
 _STEPS = re.compile(r"\[[^]]*\]|[()]|[A-Za-z]+")
 
 
@@ -145,8 +146,10 @@ class _Reader:
         token = self._next()
         if not token.text or (not token.quoted and token.text in "()"):
             raise self._wrong(token, f"{slot} is expected")
-        if token.text.startswith("'") and not token.quoted:
-            raise _WrongSentence(token.column, f"`{token.text}`: names stand in double quotes, not in single ones")
+        if _NOT_BARE.fullmatch(token.text) and not token.quoted:
+            several = "; several privileges have `+` between them" if slot == "PRIVILEGE" else ""
+            why = "a name with other quotation marks, or with `,` or `;` at its end, stands in double quotes"
+            raise _WrongSentence(token.column, f"`{token.text}`: {why}{several}")
         try:
             value = _VALUES.get(slot, str)(token.text)
         except WrongTime as error:
