@@ -103,6 +103,12 @@ def test_prose_of_a_role_is_one_action() -> None:
         "cannot_sell": set(),
         "sells_or_not": {"owner"},
     }
+    rows = ("Owner | Full access, including billing", "Admin | Full access, excluding user removal")
+    policy, found, _ = read(table(*rows, head="Role | Permissions"))
+    assert (found, allowed(policy)["shop"]) == (
+        [],
+        {"full_access_including_billing": {"owner"}, "full_access_excluding_user_removal": {"admin"}},
+    )
 
 
 def test_roles_are_held_on_the_type_of_their_row() -> None:

@@ -15,7 +15,11 @@ from privtab_pages.tables import Cell, Row, Table, joined
 
 Added: TypeAlias = tuple[Row, Sequence[Cell]]
 """A row, and what is added to it: the type of the row, the action, and a cell for each role."""
-_NEGATES = re.compile(r"\b(?:no|not|cannot|can't|never|except|without|only|unless|but)\b", re.IGNORECASE)
+_NEGATES = re.compile(
+    r"\b(?:no|not|cannot|can't|never|except\w*|exclud\w+|includ\w+|without|minus|other than|apart from|only|unless|but)\b",
+    re.IGNORECASE,
+)
+"""Words by which a part of a text limits or explains the one before it, so that it is no action of its own."""
 _INHERITS = re.compile(
     r"(?:everything|all)(?: (?:the )?(?:actions|permissions|privileges|rights|capabilities))?(?: (?:in|of|from|that))? (?:an? |the )?(?P<role>[\w -]+?)(?: roles?)?(?: (?:can(?: do)?|has|have|includes))?(?:,? (?:plus|and(?: also)?)\b:? *(?P<more>.*))?\.?",
     re.IGNORECASE | re.DOTALL,
