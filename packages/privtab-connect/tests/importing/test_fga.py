@@ -19,7 +19,7 @@ from privtab.reference import Reference
 from privtab.state import from_tables, validate
 from privtab_connect.importing.imported import imported
 from privtab_connect.models.fga import Computed, Derived, Direct, Joined, Model, Tree, read
-from privtab_connect.models.reading import policy_of
+from privtab_connect.models.reading import kind_of, policy_of
 
 Tuples: TypeAlias = Sequence[tuple[str, str, str]]
 DRIVE = """\
@@ -402,6 +402,45 @@ def test_what_is_no_model_is_an_error_at_its_place(text: str, message: str) -> N
     with pytest.raises(FileError) as raised:
         read(text, "model.fga")
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: |\n  model\n    schema 1.1\n  type user\ntuples: []\n",
+        "name: Shop\nmodel_file: ./model.fga\ntuple_file: ./tuples.yaml\n",
+        "# Load order doesn't matter\nschema: '1.2'\ncontents:\n  - core.fga\n",
+        "module core\n\n# people\ntype user\n",
+        "module shop\n  extend type user\n",
+    ],
+    ids=["store", "files", "modules", "module", "extension"],
+)
+def test_a_store_file_and_a_module_are_no_whole_model(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "store.fga.yaml"
+    file.write_text(text)
+    assert kind_of(text, policies=False) == "a model of OpenFGA"
+    with pytest.raises(
+        FileError, match=r"store\.fga\.yaml: modules or a store; a model that begins with `model` is read"
+    ):
+        policy_of(file, None, None)
+
+
+def test_only_a_model_is_taken_for_one() -> None:
+    assert kind_of('{"schema_version": "1.1", "type_definitions": []}', policies=False) == "a model of OpenFGA"
+    others = (
+        '{"catalogs": [{"user": "admin", "allow": "all"}]}',
+        "module permissions\n| Role | Read |\n",
+        "# model:\n",
+    )
+    assert [kind_of(text, policies=False) for text in (*others, "\n" * 100_000 + "<table>")] == [None] * 4
+
+
+def test_what_a_table_cannot_say_is_told_in_the_order_of_the_model(tmp_path: Path) -> None:
+    file = tmp_path / "model.fga"
+    last = "define a: b\n    define z: [bot]\n    define b: [bot]"
+    file.write_text(f"model\n  schema 1.1\ntype user\ntype bot\ntype doc\n  relations\n    {last}\n")
+    lines = [each.place.split(":")[-2:] for each in policy_of(file, None, None).unsaid]
+    assert lines == [["8", "12"], ["9", "12"]]
 
 
 @pytest.mark.parametrize(

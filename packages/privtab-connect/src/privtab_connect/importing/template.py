@@ -77,7 +77,8 @@ class Template:
                     filled.append(missing)
                     continue
                 placeholder = f"{{{name}}}" if lookup_name is None else f"{{{name}:{lookup_name}}}"
-                raise TemplateError(f"no value for `{placeholder}` in `{self.text}`")
+                key = f": `{lookup_name}` has no `{values[name]}`" if lookup_name and values.get(name) else ""
+                raise TemplateError(f"no value for `{placeholder}` in `{self.text}`{key}")
             filled.append(written(value))
         return "".join(filled)
 
