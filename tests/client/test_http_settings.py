@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -213,12 +214,22 @@ class Elsewhere(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def sends_on(to: str) -> ThreadingHTTPServer:
+@contextmanager
+def sends_on(to: str, certificate: tuple[Path, Path] | None = None) -> Iterator[int]:
+    """The port of a server. It is ended before its socket is closed: its thread would look at the closed one without a pause."""
     forwarding = ThreadingHTTPServer(
         ("127.0.0.1", 0), type("Handler", (Elsewhere,), {"to": to, "tokens": Elsewhere.tokens})
     )
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        forwarding.socket = context.wrap_socket(forwarding.socket, server_side=True)
     Thread(target=forwarding.serve_forever, args=(0.01,), daemon=True).start()
-    return forwarding
+    try:
+        yield forwarding.server_port
+    finally:
+        forwarding.shutdown()
+        forwarding.server_close()
 
 
 def sending() -> Sender:
@@ -228,15 +239,14 @@ def sending() -> Sender:
 def test_a_token_stays_with_the_host_that_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
     without_proxies(monkeypatch)
     Elsewhere.tokens.clear()
-    last = sends_on("")
-    first = sends_on(f"http://127.0.0.1:{last.server_port}/there")
-    url = f"http://127.0.0.1:{first.server_port}/a"
-    with sending() as sends:
-        assert sends.get(url).status == 200
-    assert Elsewhere.tokens == [f"Bearer {TOKEN}", None]
-    Elsewhere.tokens.clear()
-    with answers.opened(url, headers={"Authorization": "Basic c2VjcmV0"}) as system, pytest.raises(PrivtabError):
-        system.get("/users")
+    with sends_on("") as last, sends_on(f"http://127.0.0.1:{last}/there") as first:
+        url = f"http://127.0.0.1:{first}/a"
+        with sending() as sends:
+            assert sends.get(url).status == 200
+        assert Elsewhere.tokens == [f"Bearer {TOKEN}", None]
+        Elsewhere.tokens.clear()
+        with answers.opened(url, headers={"Authorization": "Basic c2VjcmV0"}) as system, pytest.raises(PrivtabError):
+            system.get("/users")
     assert Elsewhere.tokens == ["Basic c2VjcmV0", None]
 
 
@@ -322,9 +332,8 @@ def test_no_other_module_opens_connections() -> None:
 )
 def test_redirects_end(to: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without_proxies(monkeypatch)
-    at = sends_on(to)
-    with sending() as sends, pytest.raises(SendError, match=says):
-        sends.get(f"http://127.0.0.1:{at.server_port}/a")
+    with sends_on(to) as at, sending() as sends, pytest.raises(SendError, match=says):
+        sends.get(f"http://127.0.0.1:{at}/a")
 
 
 def test_no_line_of_a_head_comes_from_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,12 +368,8 @@ def test_authorities_that_were_given_count_and_the_name_of_the_host(
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other.certificate))
 
     def problem(certificate: tuple[Path, Path], ca: str | None) -> str:
-        forwarding = sends_on("")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
-        forwarding.socket = context.wrap_socket(forwarding.socket, server_side=True)
-        with forwarding.socket, pytest.raises(TROUBLE) as raised:
-            ask(f"https://127.0.0.1:{forwarding.server_port}", ca, tmp_path)
+        with sends_on("", certificate) as at, pytest.raises(TROUBLE) as raised:
+            ask(f"https://127.0.0.1:{at}", ca, tmp_path)
         return str(raised.value).lower()
 
     mine = own.sign("mine")
