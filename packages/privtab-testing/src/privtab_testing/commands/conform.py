@@ -164,7 +164,8 @@ def run(
     if not questions and not planned.undecided:
         raise UsageError(f"no row is named {' or '.join(f'`{name}`' for name in filter_ or ())}")
     answers = None if resume is None or dry_run or clean or write_state else AnswerFile(resume, planned)
-    _announce(planned, questions, system, answers)
+    # The report for people ends with the kinds of mistakes that are not seen.
+    _announce(planned, questions, system, answers, None if dry_run or write_state or format_ != "pretty" else 1)
     if write_state is not None:
         _write_state(system.state(planned.world), write_state)
         return
@@ -257,8 +258,10 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
     return patterns is None or any(fnmatch(name, pattern) for pattern in patterns for name in names)
 
 
-def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
-    """Print the entities and questions of a test, before anything is made or asked."""
+def _announce(
+    planned: QuestionPlan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None, told: int | None
+) -> None:
+    """Print the entities and questions of a test, before anything is made or asked. `told`: how many lines about kinds of mistakes."""
     from privtab_testing.conform.formats import mistake_lines
     from privtab_testing.conform.plan import NOT_ASKED
     from privtab_testing.conform.worlds import needed_world
@@ -280,7 +283,7 @@ def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driv
         + f"; {count(system.calls(world), 'call')} to make {count(len(world.users), 'user')}, "
         f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state"
     )
-    for line in mistake_lines(planned):
+    for line in mistake_lines(planned)[:told]:
         err().print(line)
     unasked = sum(why == NOT_ASKED for why in planned.undecided.values())
     if unasked:

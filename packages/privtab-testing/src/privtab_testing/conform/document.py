@@ -49,7 +49,8 @@ BY_TYPE = ("members", "grants", "owners")
 PRINCIPALS = ("users", "groups", "roles")
 IN_CALLS = (*PRINCIPALS, "rows", "privileges")
 """The keys that make a state by calls, which a system that reads its state from a file does not need."""
-_COMMON = (*IN_CALLS, "levels", "entities", "state", "operations", "allowed", "refused", "hidden", "separator")
+_ANSWERS = ("allowed", "refused", "hidden")
+_COMMON = (*IN_CALLS, "levels", "exact_names", "entities", "state", "operations", *_ANSWERS, "separator")
 _SQL = (*_COMMON, "quote", "as", "database")
 _HTTP = (*_COMMON, "headers", "as")
 _REQUEST = (*METHODS, "body", "headers", "allowed", "keep")
@@ -133,6 +134,8 @@ class DriverDocument:
     privileges: MappingOf[str, MappingOf[str, str]]
     levels: bool
     """True if privileges are levels: a grantee has one on an entity, which implies the others that they are to have."""
+    exact_names: bool
+    """True if names may differ in case alone, and if types and kinds of principals may share names."""
     operations: MappingOf[tuple[str, str], Operation]
     quote: str
     separator: str
@@ -203,6 +206,7 @@ class _DriverReader(DocumentReader):
                 for key, value in self.known(inner.get("privileges"), "`privileges`", self.program.privileges)
             },
             levels=self.flag(inner, "levels"),
+            exact_names=self.flag(inner, "exact_names"),
             operations=dict(self.operations(inner["operations"], signs)),
             quote=texts["quote"].value if texts["quote"] else '"',
             separator=texts["separator"].value if texts["separator"] else "/" if http else ".",

@@ -24,7 +24,6 @@ class DocumentedDriver(Driver):
     """A driver that follows a document."""
 
     gives_attributes = False
-    odd_names = False
     resumes = True
 
     def __init__(
@@ -35,6 +34,7 @@ class DocumentedDriver(Driver):
         self._program = program
         self._names = names
         self.file = file
+        self.odd_names = document.exact_names
         in_file = document.state is not None
         self.keeps_state = in_file and file is None
         self.through_roles = in_file or "roles" in document.principals
@@ -260,6 +260,12 @@ Planned: TypeAlias = Callable[[], MakingStep]
 """A step whose values are filled in when it is carried out, since it may need what was kept of the steps before it."""
 
 
+def _names(calls: Calls, *placeholders: str) -> bool:
+    """Return whether calls have one of some placeholders, by their beginnings."""
+    texts = [template.text for call in calls for template in call.templates]
+    return any(beginning in text for beginning in placeholders for text in texts)
+
+
 def _levels(program: Program, grants: Iterable[Grant]) -> Iterator[list[Grant]]:
     """The grants of each grantee on each entity, without those whose privilege another one implies."""
     held: dict[tuple[str, str, Entity], list[Grant]] = {}
@@ -438,7 +444,13 @@ class SystemNames:
             raise DriverError(f"{grant.grantee} cannot have more than one level on {grant.entity}")
         effect = {"effect": grant.effect, "EFFECT": grant.effect.upper(), "privilege": grant.privilege}
         more = effect | dict(self.document.privileges.get(grant.privilege, {}))
-        return self._row("grants", grant.entity, more, grantee=grant.grantee)
+        step = self._row("grants", grant.entity, more, grantee=grant.grantee)
+        if grant.effect == "deny" and not _names(step.calls, "{effect", "{EFFECT"):
+            raise self._lost(f"a denial on a `{grant.entity.type}` would be a grant", "`{effect}` or `{EFFECT}`")
+        return step
+
+    def _lost(self, what: str, needed: str) -> DriverError:
+        return DriverError(f"{self.document.path}: {what}: its calls need {needed}")
 
     def _row(
         self, table: str, entity: Entity | None, more: Mapping[str, str] | None = None, **principals: str
@@ -449,6 +461,13 @@ class SystemNames:
         if calls is None:
             about = f" on a `{type_}`" if type_ else ""
             raise DriverError(f"{self.document.path} does not say how a row of `{table}`{about} is made")
+        if (
+            table == "assignments"
+            and entity is not None
+            and entity.id
+            and not _names(calls, f"{{{base_type(entity.type)}")
+        ):
+            raise self._lost(f"a role within a `{entity.type}` would be held everywhere", f"`{{{entity.type}}}`")
         values = {column: self.principal(text) for column, text in principals.items()} | dict(more or {})
         kept = {
             name: text for principal in principals.values() for name, text in self.kept_principal(principal).items()

@@ -32,7 +32,9 @@ def summary(report: Report) -> str:
         f"{number} {_word(verdict)}" for verdict in reversed(ORDER) if (number := report.verdicts[verdict])
     )
     cells = f"{report.cells[Verdict.AGREES]:,} of {count(len(report.plan.cells), 'cell')} agree"
-    return f"{count(len(report.rows), 'row')}: {rows}; {cells}; {count(report.requests, 'question')} in {report.outcome.seconds:.1f} s"
+    wrong = sum(len(row.findings) for row in report.rows)
+    asked = count(report.requests, "question") + (f", {wrong:,} answered otherwise," if wrong else "")
+    return f"{count(len(report.rows), 'row')}: {rows}; {cells}; {asked} in {report.outcome.seconds:.1f} s"
 
 
 def mistake_lines(plan: QuestionPlan, *, verbose: bool = False) -> list[str]:

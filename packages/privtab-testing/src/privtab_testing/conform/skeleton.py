@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from privtab.base import base_type
 from privtab.ir import Member, Program, ServiceAdmin, reached_atoms
@@ -26,6 +26,8 @@ def _lines(program: Program, kind: CallKind) -> Iterator[str]:
     yield f"title: {program.title or name}"
     yield f"{kind}:"
     yield from _answers(kind)
+    if kind == "http":
+        yield "  exact_names: true    # names may differ in case alone, and types, users, groups and roles may share one; else leave it out"
     groups, roles = "state" in semantics.groups, "role" in semantics.grantees or bool(program.roles)
     for key, needed in (("user", True), ("group", groups), ("role", roles)):
         if needed:
@@ -39,18 +41,20 @@ def _lines(program: Program, kind: CallKind) -> Iterator[str]:
     yield "  rows:"
     for table, needed, words in (
         ("memberships", groups, ["user", "group"]),
-        ("assignments", roles, ["principal", "role"]),
+        ("assignments", roles, [*_kind(semantics.assignees), "principal", "role"]),
         ("service_admins", admins, ["user"]),
     ):
         if needed:
             yield f"    {table}: {_call(kind, 'post', words)}"
     member_of = dict.fromkeys(leaf.target.type for leaf in asked if isinstance(leaf, Member))
     owned = () if semantics.owner is None else tuple(program.entities)
+    owner = [*_kind(() if semantics.owner is None else semantics.owner.kinds), "owner"]
     granted = dict.fromkeys(type_ for privilege in program.privileges.values() for type_ in privilege.on)
+    effect = [] if semantics.deny == "none" else ["effect"]
     for table, types, words in (
         ("members", tuple(member_of), ["user"]),
-        ("owners", owned, ["owner"]),
-        ("grants", tuple(granted), ["privilege", "grantee"]),
+        ("owners", owned, owner),
+        ("grants", tuple(granted), [*effect, "privilege", *_kind(semantics.grantees), "grantee"]),
     ):
         if types:
             yield f"    {table}:"
@@ -75,6 +79,11 @@ def _answers(kind: CallKind) -> Iterator[str]:
         yield '  headers: {Authorization: "Bearer {token}"}    # the administrator; `--token-file` has the secret'
         yield '  as: {Authorization: "Basic {user:basic}"}'
         yield '  refused: ["401", "403"]'
+
+
+def _kind(kinds: Collection[str]) -> list[str]:
+    """The placeholder that tells kinds of principals apart, where there are several."""
+    return ["kind"] if len(kinds) > 1 else []
 
 
 def _path(program: Program, type_: str) -> list[str]:
