@@ -10,6 +10,7 @@ from shop_policy import POLICY, Reads
 from privtab.base import Decision, Request
 from privtab.state import State
 from privtab_testing.scenarios import CasePlan
+from privtab_testing.scenarios.prove import observe
 from privtab_testing.scenarios.run import Engine, OpaEngine, ReferenceEngine, failures, matching, opa
 
 TEXT = """\
@@ -90,3 +91,20 @@ def test_filters(plan: CasePlan) -> None:
     assert names("shelf, step ?*") == []
     assert names("a shelf, step ?*") == ["a shelf, step 1: ann create", "a shelf, step 2: ann read"]
     assert names("nothing like it") == []
+
+
+def test_a_role_that_is_not_held_denies_by_every_engine_and_in_proofs(reads: Reads) -> None:
+    policy = POLICY.replace("semantics: {", "semantics: {active_roles: request, ", 1)
+    text = (
+        TEXT.partition("cases:")[0] + "cases: [{user: ann, action: open, resource: 'store:s', ROLES decision: allow}]"
+    )
+    plan = reads(text.replace("ROLES", "active_roles: [keeper],"), policy)
+    with opa(plan.program) as server:
+        choices: list[list[Engine]] = [[ReferenceEngine(plan.program)], [server]]
+        assert [[f.got for f in failures(plan, plan.cases, engines)] for engines in choices] == [["deny"], ["deny"]]
+    [observed] = observe(plan, plan.cases).values()
+    assert observed.allowed == 0
+    plan = reads(text.replace("ROLES", ""), policy)
+    assert list(failures(plan, plan.cases, [ReferenceEngine(plan.program)])) == []
+    [observed] = observe(plan, plan.cases).values()
+    assert observed.allowed == 1

@@ -88,9 +88,9 @@ class Observed:
         return self._where("named", lambda context: RESOURCE in context.complete)
 
     @property
-    def placed(self) -> Mask:
-        """The cases whose objects lie somewhere; the others are denied whatever the rule says."""
-        return self._where("placed", lambda context: not context.unplaced)
+    def left_to_rule(self) -> Mask:
+        """The cases whose objects lie somewhere and whose active roles are held; the others are denied whatever the rule says."""
+        return self._where("left to rule", lambda context: not (context.unplaced or context.unheld))
 
     def _where(self, key: Hashable, condition: Callable[[EvaluationContext], bool]) -> Mask:
         """The cases of which a condition is true, which is looked up once for each key."""
@@ -100,7 +100,7 @@ class Observed:
 
     def outcome(self, rule: Rule, replacement: Rule | None = None) -> Mask:
         """The cases that a rule allows, which may be a changed version of their own. `replacement`: as for `holds`."""
-        call = self.placed & self.holds(rule.requires, replacement)
+        call = self.left_to_rule & self.holds(rule.requires, replacement)
         if rule.gate != ALWAYS:
             call &= self.holds(rule.gate, replacement)
         if rule.each is None or not call:

@@ -78,7 +78,7 @@ class ReferenceEngine:
     def _decide_briefly(self, state: State, request: Request) -> Decision:
         context = self.context(state, request)
         rule = self.program.rules[request.resource.type, request.action]
-        allowed = context.holds(context.condition(rule))
+        allowed = not context.unheld and context.holds(context.condition(rule))
         effects = [effect_text(context, effect) for effect in rule.effects] if allowed else []
         return Decision(allowed=allowed, context={"effects": effects})
 
