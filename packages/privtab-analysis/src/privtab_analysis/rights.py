@@ -54,7 +54,13 @@ def right_text(right: Right) -> str:
 @lru_cache(maxsize=100_000)
 def _privilege_text(privilege: str, key: str) -> str:
     """The text of a privilege on an entity: callers of thousands of cases have the same."""
-    return atom_words(ir.Has(privilege=privilege, target=target_of(key)), lambda target: target.slot)
+    return atom_words(privilege_on(privilege, key), lambda target: target.slot)
+
+
+@lru_cache(maxsize=100_000)
+def privilege_on(privilege: str, key: str) -> ir.Has:
+    """A privilege on an entity: one object, since comparing sets of the same objects is quick."""
+    return ir.Has(privilege=privilege, target=target_of(key))
 
 
 def row_giving(
@@ -134,12 +140,12 @@ class Rights:
             grants={
                 right,
                 *(
-                    ir.Has(privilege=name, target=target)
-                    for _, target in places
+                    privilege_on(name, key)
+                    for key, target in places
                     for name in self.names.giving(right.privilege, target.type, "allow")
                 ),
             },
-            denials={replace(right, target=target) for _, target in places},
+            denials={privilege_on(right.privilege, key) for key, _ in places},
         )
 
     def grant_keys(self, privilege: str, key: str) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from textwrap import dedent
 
 from shop_policy import Reads, failed
 
-from privtab_testing.scenarios import CasePlan
+from privtab_testing.scenarios import CasePlan, prove
 from privtab_testing.scenarios.prove import Coverage, coverage, observe, percent, suggested
+from privtab_testing.scenarios.run import ReferenceEngine, failures
 
 POLICY = """\
 privtab: 1
@@ -124,3 +126,24 @@ def test_a_share_is_never_rounded_up_to_all() -> None:
     assert percent(9_999, 10_000) == 99.9
     assert percent(0, 0) == 100
     assert percent(1, 3) == 33.3
+
+
+def test_cases_decided_at_once_prove_what_they_prove_one_by_one(reads: Reads) -> None:
+    """Some are answered wrongly, by the decision, by an effect or by a reason, and prove nothing."""
+    cases = """\
+        cases:
+          - {user: ann, action: open, resource: "store:s", decision: allow, effects: ["become owner (store:s)"]}
+          - {user: ann, action: burn, resource: "shelf:s/a", flags: [really], decision: deny}
+          - {user: ben, action: open, resource: "store:s", decision: allow}
+          - {user: ben, action: list, resource: "store:s", decision: deny}
+          - {user: cleo, action: open, resource: "store:s", decision: allow, reason: ["owner (store:s)"]}
+          - {user: cleo, action: list, resource: "shelf:s/a", decision: allow}
+          - {user: dora, action: list, resource: "shelf:s", decision: deny}
+        """
+    cases = cases.replace('list, resource: "store:s"', 'list, resource: "shelf:s/b"')
+    plan = reads(f"{STATE}{dedent(cases)}needs: [{{ask: see note:n, by: anyone}}]", POLICY)
+    failed = [failure.case for failure in failures(plan, plan.cases, [ReferenceEngine(plan.program)])]
+    assert [f"{case.request.user} {case.request.action}" for case in failed] == ["ann open", "ben open", "cleo open"]
+    one_by_one = coverage(plan, observe(plan, [case for case in plan.cases if case not in failed]))
+    assert prove.proved(plan).cells == one_by_one.cells
+    assert 0 < one_by_one.covered < covered(plan).covered

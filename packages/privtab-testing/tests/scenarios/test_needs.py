@@ -167,8 +167,26 @@ def test_all_callers_are_one_state(reads: Reads) -> None:
         """
     )
     assert len(plan.worlds) == 1
-    assert len({case.request.user for case in plan.cases}) == len(plan.cases)
     assert failed(plan) == []
+
+
+def test_callers_who_hold_the_same_are_one_user(reads: Reads) -> None:
+    plan = reads("needs: [{ask: [open store:s, 'list shelf:s', 'read item:s/a/x'], by: [[READ (store:s)]]}]")
+    users: dict[str, list[str]] = {}
+    for case in plan.cases:
+        users.setdefault(case.name.partition(" ")[0], []).append(case.request.user)
+    assert users["open"] == users["list"]
+    assert len(set(users["open"])) == len(users["open"])
+    # What an item can be given besides is more, but nothing is nothing, and one privilege is one.
+    assert len({*users["open"]} & {*users["read"]}) == 2
+
+
+def test_a_user_of_several_entries_has_the_groups_of_each(reads: Reads) -> None:
+    policy = POLICY.replace("inheritance: down", "inheritance: down, groups: [state, request]", 1)
+    entry = "{ask: open store:s, groups: [%s], by: [[READ (store:s)]]}"
+    plan = reads(f"needs: [{entry % 'day'}, {entry % 'night'}]", policy)
+    assert {case.request.groups for case in plan.cases} == {("day",), ("night",)}
+    assert len(plan.cases) == 2 * len({case.name for case in plan.cases})
 
 
 BELOW = """\

@@ -319,7 +319,7 @@ def _mark(rows: Mapping[Key, Row], chosen: Mapping[Key, tuple[int, ...]]) -> str
 
 def observed(program: Program, candidates: Mapping[Key, Iterable[Candidate]]) -> dict[Key, Observed]:
     """The holdings of each row's candidates, from the reference engine."""
-    callers = CallerStates(program, shared=True)
+    callers = CallerStates(program)
     asked = {
         key: [
             callers.add_caller(candidate.caller, candidate.setting.request, through_roles=candidate.through_roles)

@@ -17,6 +17,7 @@ from privtab_analysis.rights import (
     about,
     by_ownership,
     key_of,
+    privilege_on,
     right_text,
     target_of,
     with_key,
@@ -137,7 +138,7 @@ class CallerSemantics(Rights):
         for key in everywhere:
             target = target_of(key)
             for privilege in self.program.grantable_on(target.type):
-                yield ir.Has(privilege=privilege, target=target)
+                yield privilege_on(privilege, key)
             is_role = self.program.entities[target.type].principal == "role"
             possible = {"owners": self.program.semantics.owner is not None, "assignments": is_role}
             yield from (kind(target=target) for kind in _ON_ENTITIES if possible.get(kind.kind.table, True))

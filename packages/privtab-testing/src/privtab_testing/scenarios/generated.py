@@ -32,7 +32,7 @@ def holdings_key(program: Program, caller: Caller, request: Request, through_rol
     # No other caller shares an entity of which the state has values.
     in_state = {term for term, value in entity_values(program, caller.values, request).items() if value is not None}
     values = ((term, tuple(value) if isinstance(value, list) else value) for term, value in caller.values.items())
-    return caller.held, caller.denied, through_roles, frozenset(values), frozenset(in_state)
+    return caller.held, caller.denied, through_roles, request.groups, frozenset(values), frozenset(in_state)
 
 
 def asked_by(program: Program, known: Request, caller: Caller, request: Request) -> Request:
@@ -175,35 +175,34 @@ class GeneratedCallers:
 
 
 class CallerStates:
-    """Generated callers in few states: callers in one state agree on the attributes of entities that their requests are about."""
+    """Generated callers in few states: callers who hold the same are one user, and those in one state agree on the attributes of entities that their requests are about."""
 
-    def __init__(self, program: Program, placements: Iterable[Placement] = (), *, shared: bool = False) -> None:
-        """`placements`: the places of entities with flat ids. `shared`: callers who hold the same are one user."""
+    def __init__(self, program: Program, placements: Iterable[Placement] = ()) -> None:
+        """`placements`: the places of entities with flat ids."""
         self._program = program
         self.placements = {row.entity: row for row in placements}
         self.where = locations(program, State(entities=tuple(self.placements.values())))
         self._groups: list[tuple[GeneratedCallers, dict[Term, Any]]] = []
-        self._shared = shared
         self._known: dict[Hashable, tuple[int, Request]] = {}
 
     def add_caller(self, caller: Caller, request: Request, *, through_roles: int = 0) -> tuple[int, Request]:
-        """Give a new caller their rights, and return the number of their state, and their request."""
-        key = holdings_key(self._program, caller, request, through_roles) if self._shared else None
-        if key in self._known:
-            number, earlier = self._known[key]
-            return number, asked_by(self._program, earlier, caller, request)
+        """Give a caller their rights, and return the number of their state, and their request."""
+        key = holdings_key(self._program, caller, request, through_roles)
+        known = self._known.get(key)
+        if known is not None:
+            return known[0], asked_by(self._program, known[1], caller, request)
         values = entity_values(self._program, caller.values, request)
         agreeing = (
             number
-            for number, (_, known) in enumerate(self._groups)
-            if all(known.get(term, value) == value for term, value in values.items())
+            for number, (_, agreed) in enumerate(self._groups)
+            if all(agreed.get(term, value) == value for term, value in values.items())
         )
         number = next(agreeing, len(self._groups))
         if number == len(self._groups):
             self._groups.append((GeneratedCallers(self._program), {}))
             self._groups[number][0].placements = self.placements
-        generated, known = self._groups[number]
-        known.update(values)
+        generated, agreed = self._groups[number]
+        agreed.update(values)
         asked = generated.add_caller(caller, request, through_roles=through_roles)
         if key is not None:
             self._known[key] = number, asked

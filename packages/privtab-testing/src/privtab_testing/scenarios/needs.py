@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice, product
 from math import prod
@@ -25,7 +25,7 @@ from privtab.ir import (
 from privtab.language import YamlNode
 from privtab.state import Placement, State, locations
 from privtab_analysis.locations import GrowingLocations
-from privtab_analysis.rights import Right, about, right_text, target_of
+from privtab_analysis.rights import Right, about, privilege_on, right_text
 from privtab_testing.scenarios import Case
 from privtab_testing.scenarios.author import NEEDS_CONTEXT_KEYS, Author
 from privtab_testing.scenarios.callers import (
@@ -281,7 +281,7 @@ class Callers(CallerSemantics):
         names.update(chain.from_iterable(privilege.implies for privilege in own))
         for privilege in sorted(names.union(self.deniable(way))) if self.deny_overrides else ():
             for key in self._everywhere if others else self.objects:
-                extended = denied | {Has(privilege=privilege, target=target_of(key))}
+                extended = denied | {privilege_on(privilege, key)}
                 if self.is_grantable(privilege, key) and self.suffices(way, atoms, extended):
                     denied = extended
         return denied
@@ -391,15 +391,24 @@ def read_needs(author: Author, node: YamlNode) -> None:
     if placed is None:
         return
     generated = CallerStates(author.program, placed)
+    known: dict[Hashable, tuple[Caller, ...]] = {}
     cases_before = len(author.cases)
     for fields, span, values in author.entries(node, "needs", "an entry of `needs`", KEYS):
-        _need(author, fields, span, values, generated)
+        _need(author, fields, span, values, generated, known)
     if len(author.cases) > cases_before:
         for state in generated.states():
             author.world(state)
 
 
-def _need(author: Author, fields: Fields, span: Span, values: Values, generated: CallerStates) -> None:
+def _need(
+    author: Author,
+    fields: Fields,
+    span: Span,
+    values: Values,
+    generated: CallerStates,
+    known: dict[Hashable, tuple[Caller, ...]],
+) -> None:
+    """Read one entry. `known`: the callers of earlier requests, by what they depend on."""
     if ("by" in fields) == ("all" in fields):
         author.reader.report("T006", span, "an entry of `needs` has either `by` or `all`")
         return
@@ -413,13 +422,11 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
     for request in author.placed(requests, generated.where, fields):
         title = name or f"{request.action} {request.resource}"
         try:
-            callers = Callers(author.program, request, ways, generated.where)
-            expanded = tuple(callers.all())
+            expanded = _callers(author.program, request, ways, generated, known)
         except Undecided as error:
             advice = "say it of a shorter part, or test the row by `cases`"
             author.reader.report("T205", fields["by" if "by" in fields else "all"], str(error), advice)
             continue
-        generated.placements |= {e: Placement(entity=e, parent=parent) for e, parent in callers.placed.items()}
         for caller in expanded:
             number, caller_request = generated.add_caller(caller, request)
             expected = author.expected(fields, caller_request, allowed=caller.allowed)
@@ -436,3 +443,24 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
                     tags=tags,
                 )
             )
+
+
+def _callers(
+    program: Program,
+    request: Request,
+    ways: HeldSets,
+    generated: CallerStates,
+    known: dict[Hashable, tuple[Caller, ...]],
+) -> tuple[Caller, ...]:
+    """The callers for the ways to a request, the same for every operation on its objects whose condition looks neither below them nor at attributes."""
+    condition = program.rules[request.resource.type, request.action].item_condition
+    plain = not any(isinstance(atom, Below | Compare) for atom in reached_atoms(program, condition))
+    key = (ways, request.resource, *request.with_.items()) if plain else None
+    found = known.get(key)
+    if found is None:
+        callers = Callers(program, request, ways, generated.where)
+        found = tuple(callers.all())
+        generated.placements |= {e: Placement(entity=e, parent=parent) for e, parent in callers.placed.items()}
+        if plain:
+            known[key] = found
+    return found

@@ -306,10 +306,15 @@ def coverage(plan: CasePlan, observed: dict[Key, Observed]) -> Coverage:
 
 
 def proved(plan: CasePlan) -> Coverage:
-    """The coverage by the cases of a plan that the reference passes."""
+    """The coverage by the cases of a plan that the reference passes; it decides the cases of a rule at once, by what coverage asks for."""
     engine = ReferenceEngine(plan.program, keeps=True)
+    observed = observe(plan, plan.cases, engine)
+    for cases in observed.values():
+        engine.allowed |= {id(context): bool(cases.allowed >> n & 1) for n, context in enumerate(cases.contexts)}
     failed = {id(failure.case) for failure in failures(plan, plan.cases, [engine])}
-    return coverage(plan, observe(plan, (case for case in plan.cases if id(case) not in failed), engine))
+    if failed:
+        observed = observe(plan, (case for case in plan.cases if id(case) not in failed), engine)
+    return coverage(plan, observed)
 
 
 def score(plan: CasePlan, observed: dict[Key, Observed], on_progress: Callable[[int], None] = lambda _: None) -> Score:

@@ -48,6 +48,8 @@ class ReferenceEngine:
         """`keeps`: whether the contexts of decided requests are kept, since they are asked for later."""
         self.program = program
         self._keeps = keeps
+        self.allowed: dict[int, bool] = {}
+        """Decisions that are known already, by the identity of their context."""
         self._references: dict[int, tuple[State, Reference]] = {}
         self._contexts: dict[tuple[int, int], tuple[Request, EvaluationContext]] = {}
 
@@ -78,7 +80,9 @@ class ReferenceEngine:
     def _decide_briefly(self, state: State, request: Request) -> Decision:
         context = self.context(state, request)
         rule = self.program.rules[request.resource.type, request.action]
-        allowed = not context.unheld and context.holds(context.condition(rule))
+        allowed = self.allowed.get(id(context))
+        if allowed is None:
+            allowed = not context.unheld and context.holds(context.condition(rule))
         effects = [effect_text(context, effect) for effect in rule.effects] if allowed else []
         return Decision(allowed=allowed, context={"effects": effects})
 
