@@ -95,6 +95,12 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def connected(request: pytest.FixtureRequest) -> bool:
+    """Whether the session is of Spark Connect."""
+    return bool(request.config.getoption("--spark") == "connect")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files again; then read the diff")
     parser.addoption("--spark", choices=("classic", "connect"), default="classic", help="which kind of Spark session")
