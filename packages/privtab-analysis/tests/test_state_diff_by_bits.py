@@ -23,7 +23,7 @@ from privtab_analysis.entitlements.equivalence import EntityEquivalence
 from privtab_analysis.state_diff import Comparison, StateDiff, state_diff, together
 from privtab_analysis.state_diff.class_columns import ClassColumns
 from privtab_analysis.state_diff.entities import EntityTree
-from privtab_analysis.state_diff.masks import BatchMasks
+from privtab_analysis.state_diff.masks import SubjectMasks
 from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.subjects import Side
 from privtab_analysis.state_diff.summary import groups, totals
@@ -76,7 +76,7 @@ def by_sets(program: Program, before: State, after: State) -> StateDiff:
     """The difference by sets of subjects, once for entities that are alike."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ClassColumns, "suit", lambda *_: False)
-        patch.setattr(BatchMasks, "differences", lambda *_, **__: None)
+        patch.setattr(SubjectMasks, "differences", lambda *_, **__: None)
         return state_diff(program, before, after)
 
 
@@ -138,13 +138,13 @@ def test_generated_worlds_show_differences_found_as_bits(monkeypatch: pytest.Mon
     """Most rules of generated policies are decided as bits, and some of these differ."""
     monkeypatch.setattr(ClassColumns, "suit", lambda *_: False)
     answers: list[Sequence[object] | None] = []
-    differences = BatchMasks.differences
+    differences = SubjectMasks.differences
 
     def counted(*arguments: object, **options: bool) -> object:
         answers.append(differences(*arguments, **options))  # type: ignore[arg-type]
         return answers[-1]
 
-    monkeypatch.setattr(BatchMasks, "differences", counted)
+    monkeypatch.setattr(SubjectMasks, "differences", counted)
     for seed in range(3):
         program = generated_programs.program(seed)
         before = placed(program, worlds.state(program, seed))

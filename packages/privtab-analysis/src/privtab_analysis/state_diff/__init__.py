@@ -24,11 +24,11 @@ from privtab_analysis.state_diff.batches import AffectedPlaces, Batch
 from privtab_analysis.state_diff.causes import Cause, Causes, ChangeImpact
 from privtab_analysis.state_diff.class_columns import ClassColumns
 from privtab_analysis.state_diff.entities import Affected, DividedClasses, Division, EntityClass, EntityTree, written
-from privtab_analysis.state_diff.masks import Forms
+from privtab_analysis.state_diff.masks import Forms, SubjectMasks
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.rows import added_rows, changed_rows, with_windows
-from privtab_analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
+from privtab_analysis.state_diff.subjects import BatchSets, Question, Side, Subject, SubjectSets
 from privtab_analysis.state_diff.together import Change, Classes, KnownChanges, alike_as_one
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
@@ -125,7 +125,7 @@ class Comparison:
         self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
         self._questions: dict[tuple[str, bool], list[Question]] = {}
-        self._forms = Forms()
+        self._forms = Forms(program)
         self._earlier: dict[tuple[str, ...], frozenset[Subject]] = {}
         self._numbers: dict[object, int] = {}
         """Equal for questions that ask the same, under whatever name."""
@@ -156,11 +156,11 @@ class Comparison:
             for batch in by_grants.batches()
         ]
         batches += ((batch, None) for batch in others.batches())
-        cuts, sets = self._prepared([batch for batch, _ in batches])
+        cuts, sets, masks = self._prepared([batch for batch, _ in batches])
         for number, (batch, privileges) in enumerate(batches):
             if tell is not None:
                 tell(number, len(batches))
-            for changed in self._of(batch, cuts[number], sets, privileges):
+            for changed in self._of(batch, cuts[number], sets, masks, privileges):
                 yield changed
                 if self.decided + self.causes.tried > self.most:
                     break
@@ -175,18 +175,27 @@ class Comparison:
     def everywhere(self, subjects: Iterable[Subject]) -> Iterator[ChangedAccess]:
         """The changed access of some subjects on everything, as far as `most` allows: for changes of meaning, not of rows."""
         batch = Batch(sorted(subjects), frozenset([""]))
-        (cuts,), sets = self._prepared([batch])
-        yield from self._of(batch, cuts, sets)
+        (cuts,), sets, masks = self._prepared([batch])
+        yield from self._of(batch, cuts, sets, masks)
         if self.decided > self.most:
             self.undecided.append(f"more than {self.most:,} questions to decide: not everything was compared")
 
-    def _prepared(self, batches: Sequence[Batch]) -> tuple[list[set[str]], tuple[SubjectSets, SubjectSets]]:
-        """The addresses with rows that matter for each batch, and all subjects with these rows, in each state."""
+    def _prepared(
+        self, batches: Sequence[Batch]
+    ) -> tuple[list[set[str]], tuple[SubjectSets, SubjectSets], SubjectMasks | None]:
+        """The addresses with rows that matter for each batch; and all subjects with these rows, in each state, and as bits."""
         rows: list[dict[str, set[int]]] = [defaultdict(set) for _ in self.sides]
         cuts = [self._cuts(batch.subjects, self._keys_around(batch), rows) for batch in batches]
         subjects = {subject for batch in batches for subject in batch.subjects}
         before, after = (SubjectSets(side, subjects, own) for side, own in zip(self.sides, rows, strict=True))
-        return cuts, (before, after)
+        one_policy = self.sides[0].program is self.sides[1].program
+        masks = SubjectMasks(self._forms, (before, after)) if self._by_path and one_policy else None
+        return cuts, (before, after), masks
+
+    @cached_property
+    def _by_path(self) -> bool:
+        """Whether the path of an entity tells everything: not where entities lie elsewhere, or types nest."""
+        return not self.program.flat and not self.tree.nested
 
     @cached_property
     def tree(self) -> EntityTree:
@@ -237,17 +246,14 @@ class Comparison:
         batch: Batch,
         cuts: Collection[str],
         all_sets: tuple[SubjectSets, SubjectSets],
+        masks: SubjectMasks | None,
         privileges: Collection[str] | None = None,
     ) -> Iterator[ChangedAccess]:
         """The changed access of a batch; `privileges`: by conditions that name some of these, None: by any."""
         division, under = self._divided(batch, cuts)
-        sets = (all_sets[0].among(batch.subjects), all_sets[1].among(batch.subjects))
-        # Where entities lie elsewhere, or types nest, a path does not tell everything.
-        by_path = not self.program.flat and not self.tree.nested
-        one_policy = self.sides[0].program is self.sides[1].program
-        answers = BatchAnswers(sets, self._forms, self.number, self.tally, by_path=by_path, one_policy=one_policy)
-        at_once = by_path and one_policy and Columns.fit(self.program)
-        divided = DividedClasses(division, under)
+        sets, divided = BatchSets(all_sets, batch.subjects), DividedClasses(division, under)
+        at_once = masks is not None and Columns.fit(self.program)
+        answers = BatchAnswers(sets, masks, self.number, self.tally, alike=self._by_path and not at_once)
         columns = ClassColumns(sets, divided, self.number, self.tally) if at_once else None
         # Without an object of a type, no question is about the type.
         for type_ in filter(self.tree.paths.get, ("", *self.program.entities)):
@@ -420,7 +426,7 @@ class Comparison:
                 self.undecided.append(
                     f"`{rule.id}` has {count:,} kinds of `with` objects to compare; {MOST_COMBINATIONS:,} is the most"
                 )
-            elif count and columns is not None and columns.suit(max(map(len, pools))):
+            elif count and columns is not None and columns.suit(count):
                 types = {
                     slot: (*(no_object.get(slot, ()) if affected != "yes" else ()), *own)
                     for (slot, own), affected in zip(all_types.items(), which, strict=True)
@@ -452,12 +458,8 @@ class Comparison:
         cuts_before: tuple[str, ...] = (),
     ) -> Sequence[Change]:
         """The changes for a class of entities, but for subjects that are affected at some paths."""
-        objects = {slot: (found.type, found.address) for slot, found in classes.items()}
-        key = None if answers.equivalence is None else answers.equivalence.key(objects, inquiry.privileges)
-        differing = None if key is None else inquiry.known.get(key)
-        if differing is None:
-            differing = answers.differing(inquiry, {slot: found.first for slot, found in classes.items()}, key)
-        return self._changed(classes, differing, cuts_before, by_path=key is not None) if differing else ()
+        differing = answers.differing(inquiry, {slot: found.first for slot, found in classes.items()})
+        return self._changed(classes, differing, cuts_before) if differing else ()
 
     def _changed(
         self,
@@ -465,10 +467,9 @@ class Comparison:
         differing: Sequence[Differing],
         cuts_before: tuple[str, ...] = (),
         *,
-        by_path: bool = True,
         known: KnownChanges | None = None,
     ) -> Sequence[Change]:
-        """As `_changes`, from the differences. `by_path`: whether the paths of the classes tell where these lie; `known`: by differences, which are kept."""
+        """As `_changes`, from the differences. `known`: by differences, which are kept."""
         left_out, finder = self._left_out(cuts_before), None
         addresses = [found.address for found in classes.values()]
         key = id(differing), left_out, *(self.causes.on(addresses) if self.wants_causes else ())
@@ -481,7 +482,7 @@ class Comparison:
                 if not new:
                     continue
                 by_rows: Iterable[Cause] | None = None if self.wants_causes else [(tuple(sorted(new)), ())]
-                if by_rows is None and by_path:
+                if by_rows is None and self._by_path:
                     by_rows = self.causes.single(new, addresses)
                 if by_rows is None:
                     finder = finder or self.causes.at({slot: class_.first for slot, class_ in classes.items()})

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from privtab.base import Entity, GivenAttributes
 from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.equivalence import Key
-from privtab_analysis.state_diff.masks import BatchMasks, Difference, Forms
-from privtab_analysis.state_diff.subjects import Question, Subject, SubjectSets
+from privtab_analysis.state_diff.masks import Difference, SubjectMasks
+from privtab_analysis.state_diff.subjects import BatchSets, Question, Subject
 
 MOST_VALUES = 1_000
 """Limit on the combinations of values that requests give attributes, for one question."""
@@ -42,29 +42,37 @@ class BatchAnswers:
 
     def __init__(
         self,
-        sets: tuple[SubjectSets, SubjectSets],
-        forms: Forms,
+        batch: BatchSets,
+        masks: SubjectMasks | None,
         number: Callable[[Sequence[Question]], int],
         tally: Tally,
         *,
-        by_path: bool,
-        one_policy: bool,
+        alike: bool,
     ) -> None:
-        """`number`: equal for questions that ask the same. `by_path`: whether the path of an entity tells everything. `one_policy`: of both sides."""
-        self._sets = sets
+        """`number`: equal for questions that ask the same. `masks`: of all subjects. `alike`: whether objects are told that have equal answers by their paths."""
+        self._batch = batch
+        self._masks = masks
+        self._among = 0 if masks is None else masks.of(batch.subjects)
         self._number = number
         self._tally = tally
-        self.equivalence = sets[0].equivalence(sets[1]) if by_path else None
-        self._masks = BatchMasks(forms, sets) if by_path and one_policy else None
+        self._equivalence = batch.sides[0].equivalence(batch.sides[1]) if alike else None
         self._differing: dict[tuple[int, Key], list[Difference]] = {}
         """The differences by the number of the question and the key of its objects."""
 
-    def differing(self, inquiry: Inquiry, objects: Mapping[str, Entity], key: Key | None) -> list[Differing]:
-        """The rules that are decided differently about some objects of which nothing is known yet; `key`: that of the objects."""
-        found = [*self._differing_rules(inquiry, objects, alike=key is not None)]
-        if key is not None and not inquiry.given:
-            inquiry.known[key] = found
-        return found
+    def differing(self, inquiry: Inquiry, objects: Mapping[str, Entity]) -> list[Differing]:
+        """The rules that are decided differently about some objects."""
+        key = self._key(objects, inquiry.privileges)
+        if key is None or inquiry.given:
+            return [*self._differing_rules(inquiry, objects, alike=key is not None)]
+        if key not in inquiry.known:
+            inquiry.known[key] = [*self._differing_rules(inquiry, objects, alike=True)]
+        return inquiry.known[key]
+
+    def _key(self, objects: Mapping[str, Entity], privileges: frozenset[str]) -> Key | None:
+        """Equal for objects of which questions that depend on some privileges have equal answers; None if no others are known to be like them."""
+        if self._equivalence is None:
+            return None
+        return self._equivalence.key({slot: (e.type, e.id) for slot, e in objects.items()}, privileges)
 
     def _differing_rules(
         self,
@@ -75,32 +83,34 @@ class BatchAnswers:
     ) -> Iterator[Differing]:
         """The rules that are decided differently; `alike`: whether objects that are alike are known."""
         for variants in inquiry.questions:
-            if not alike or any(question.given for question in variants):
+            if any(question.given for question in variants):
                 found = [*self._differences(variants, objects)]
-            else:
+            elif alike:
                 found = self._of_rule(variants, objects)
+            else:
+                found = self._decided(variants, objects)
             if found:
                 yield variants, found
 
     def _of_rule(self, variants: Sequence[Question], objects: Mapping[str, Entity]) -> list[Difference]:
         """The differences of a rule, decided once for objects that are alike."""
-        assert self.equivalence is not None
-        key = self.equivalence.key({slot: (e.type, e.id) for slot, e in objects.items()}, variants[0].privileges)
+        key = self._key(objects, variants[0].privileges)
         assert key is not None
         asked = self._number(variants), key
         if asked not in self._differing:
-            found = None
-            if self._masks is not None:
-                found = self._masks.differences(variants, objects, same=self.equivalence.same(key))
-            if found is None:
-                found = [*self._differences(variants, objects)]
-            else:
-                self._tally.decided += sum(question.requested(objects[RESOURCE]) is not None for question in variants)
-            self._differing[asked] = found
+            self._differing[asked] = self._decided(variants, objects)
         return self._differing[asked]
 
+    def _decided(self, variants: Sequence[Question], objects: Mapping[str, Entity]) -> list[Difference]:
+        """The subjects that gain and lose what a rule decides about some objects, with the fewest flags for which they do."""
+        found = None if self._masks is None else self._masks.differences(variants, objects, self._among)
+        if found is None:
+            return [*self._differences(variants, objects)]
+        self._tally.decided += sum(question.requested(objects[RESOURCE]) is not None for question in variants)
+        return found
+
     def _differences(self, variants: Sequence[Question], objects: Mapping[str, Entity]) -> Iterator[Difference]:
-        """The subjects that gain and lose what a rule decides about some objects, with the fewest flags and values for which they do."""
+        """As `_decided`, using sets of subjects, and with the fewest values that a request gives."""
         found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
         for position, question in enumerate(variants):
             if question.requested(objects[RESOURCE]) is None:
@@ -123,7 +133,9 @@ class BatchAnswers:
         """The subjects that gain (True) and lose (False) the permission, for each choice of values in a request, fewest first."""
         found: dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]] = {True: [], False: []}
         # What an object lies in, and so whose attributes count, may be known in one of the states alone.
-        choices = max((subject_sets.given(question, objects, MOST_VALUES) for subject_sets in self._sets), key=len)
+        choices = max(
+            (subject_sets.given(question, objects, MOST_VALUES) for subject_sets in self._batch.sides), key=len
+        )
         if len(choices) > MOST_VALUES:
             self._tally.undecided.append(
                 f"`{question.rule.id}` compares attributes: requests can give more than {MOST_VALUES:,} combinations of values"
@@ -132,7 +144,7 @@ class BatchAnswers:
         for given in choices:
             self._tally.decided += 1
             request = question.request(objects, given)
-            before, after = (subject_sets.applied(request) for subject_sets in self._sets)
+            before, after = (subject_sets.applied(request) for subject_sets in self._batch.sides)
             found[True].append((given, after - before))
             found[False].append((given, before - after))
         return found

@@ -18,7 +18,7 @@ from privtab_analysis.entitlements.columns import Column, Columns, Marks, chosen
 from privtab_analysis.state_diff.answers import Differing, Tally
 from privtab_analysis.state_diff.entities import Affected, DividedClasses, EntityClass
 from privtab_analysis.state_diff.masks import Difference
-from privtab_analysis.state_diff.subjects import Question, Subject, SubjectSets
+from privtab_analysis.state_diff.subjects import BatchSets, Question, Subject, SubjectSets
 
 SUBJECTS_OF_CLASS = 4
 """The most subjects for each class with which the classes are decided at once."""
@@ -68,14 +68,14 @@ class ClassColumns:
 
     def __init__(
         self,
-        sets: tuple[SubjectSets, SubjectSets],
+        batch: BatchSets,
         divided: DividedClasses,
         number: Callable[[Sequence[Question]], int],
         tally: Tally,
     ) -> None:
         """`number`: equal for questions that ask the same."""
-        self._sets = sets
-        self._names = list(sets[0].numbered().values())
+        self._batch = batch
+        self._names = batch.subjects
         self._divided = divided
         self._number = number
         self._tally = tally
@@ -168,7 +168,7 @@ class ClassColumns:
     def _of(self, type_: str, affected: Affected) -> _Classes:
         key = type_, affected
         if key not in self._classes:
-            self._classes[key] = _Classes(self._sets, type_, self._divided.of(type_, affected))
+            self._classes[key] = _Classes(self._batch.sides, type_, self._divided.of(type_, affected))
         return self._classes[key]
 
     def _forms(self, variants: Sequence[Question], of_slots: Mapping[str, _Classes]) -> list[_Form | None]:
@@ -180,7 +180,7 @@ class ClassColumns:
         ]
 
     def _form(self, question: Question, objects: Mapping[str, Entity]) -> _Form:
-        evaluator, program = self._sets[0].evaluator, self._sets[0].program
+        evaluator, program = self._batch.sides[0].evaluator, self._batch.sides[0].program
         request = question.request(objects, GivenAttributes.NONE)
         earlier = program.earlier(request.resource.type, request.action)
         conditions = []

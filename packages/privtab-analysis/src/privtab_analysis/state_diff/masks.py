@@ -1,15 +1,19 @@
-"""The differences of the subjects of a batch as bits of numbers, where the paths of entities tell everything.
+"""The differences of subjects as bits of numbers, where the paths of entities tell everything.
 
-The evaluator of entitlements says for whom an atom holds, once for each path and state; here, parts of conditions are combined only.
+The evaluator of entitlements says for whom an atom holds, of all affected subjects, once for each path and state; here, parts of
+conditions are combined only, and the subjects of a batch are taken from what is found.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from privtab.base import Entity, GivenAttributes
-from privtab.ir import RESOURCE
+from privtab.base import Entity, GivenAttributes, Request
+from privtab.ir import RESOURCE, Program
+from privtab_analysis.entitlements.columns import chosen
 from privtab_analysis.entitlements.equivalence import prefixes
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.request_forms import MOST_PARTS, EntityQuestion, Part
@@ -34,16 +38,18 @@ class _Node(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A question about objects of some types."""
+    """A question about objects of some types: a condition, and conditions that must not hold."""
 
     example: EntityQuestion
     condition: _Node
+    others: tuple[_Form, ...]
 
 
 class Forms:
     """The questions of a comparison about objects of some types, each read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
+        self._program = program
         self._known: dict[tuple[object, ...], _Form | None] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
 
@@ -55,13 +61,21 @@ class Forms:
         return self._known[key]
 
     def _read(self, question: Question, objects: Mapping[str, Entity], evaluator: Evaluator) -> _Form | None:
-        example = evaluator.question(question.request(objects, GivenAttributes.NONE))
-        if example is None or question.before or any(a.comparison for a in example.form.plan.condition.atoms()):
+        request = question.request(objects, GivenAttributes.NONE)
+        earlier = self._program.earlier(request.resource.type, request.action)
+        forms = [self._of_request(request, evaluator)]
+        forms += (self._of_request(replace(request, action=rule.operation), evaluator) for rule in earlier)
+        first, *others = forms
+        return None if first is None or None in others else first._replace(others=tuple(filter(None, others)))
+
+    def _of_request(self, request: Request, evaluator: Evaluator) -> _Form | None:
+        example = evaluator.question(request)
+        if example is None or any(atom.comparison for atom in example.form.plan.condition.atoms()):
             return None
         total: Callable[[Iterable[int]], int] = sum
         if example.form.plan.condition.fold(lambda _: 1, total, total) > MOST_PARTS:
             return None  # its parts stand in many places, and here each is looked at wherever it stands
-        return _Form(example, self._node(example.form.condition))
+        return _Form(example, self._node(example.form.condition), ())
 
     def _node(self, part: Part) -> _Node:
         kind = part.condition.kind
@@ -78,17 +92,19 @@ class Forms:
 
 
 class _Masks:
-    """The subjects of a batch who are allowed something in one state."""
+    """The subjects who are allowed something in one state."""
 
-    def __init__(self, evaluator: Evaluator, bits: Mapping[int, int]) -> None:
+    def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._bits = bits
-        self._everyone = sum(bits.values())
+        self._everyone = (1 << len(evaluator.subjects.all)) - 1
         self._known: dict[tuple[int, str], int] = {}
 
     def allowed(self, form: _Form, paths: Paths) -> int:
         """The bits of the subjects."""
-        return self._holders(form.condition, form, paths)
+        found = self._holders(form.condition, form, paths)
+        for other in form.others:
+            found &= ~self._holders(other.condition, other, paths)
+        return found
 
     def _holders(self, node: _Node, form: _Form, paths: Paths) -> int:
         kind, _, number, slot, depth, part = node
@@ -98,8 +114,7 @@ class _Masks:
         held = self._known.get(key)
         if held is None:
             if kind == "atom":
-                numbers = self._evaluator.holders(part, form.example.about(paths))
-                held = sum(map(self._bits.__getitem__, numbers))
+                held = mask_of(self._evaluator.holders(part, form.example.about(paths)))
             else:
                 held = self._combined(node, form, paths)
             self._known[key] = held
@@ -122,29 +137,24 @@ class _Masks:
         return found
 
 
-class BatchMasks:
-    """The differences of the subjects of a batch between two states: bit n stands for the n-th of the subjects."""
+class SubjectMasks:
+    """The differences of all affected subjects between two states: bit n stands for the n-th of the subjects."""
 
     def __init__(self, forms: Forms, sets: Sequence[SubjectSets]) -> None:
         self._forms = forms
-        self._names = sets[0].numbered()
-        bits = {number: 1 << position for position, number in enumerate(self._names)}
+        self._names = [*sets[0].numbered().values()]
         self._evaluator = sets[0].evaluator
-        self._sides = [_Masks(side.evaluator, bits) for side in sets]
+        self._sides = [_Masks(side.evaluator) for side in sets]
         self._subjects: dict[int, frozenset[Subject]] = {}
-        one, other = (side.evaluator for side in sets)
-        self._same_everywhere = one.subjects.admins == other.subjects.admins and all(
-            one.subjects.holders.get(role) == other.subjects.holders.get(role) for role in one.semantics.roles
-        )
-        """Whether what concerns no path is the same in both states: service admins, and who holds roles with grants of their own."""
+
+    def of(self, subjects: Iterable[Subject]) -> int:
+        """The bits of some subjects."""
+        return mask_of(bisect_left(self._names, subject) for subject in subjects)
 
     def differences(
-        self, variants: Sequence[Question], objects: Mapping[str, Entity], *, same: bool
+        self, variants: Sequence[Question], objects: Mapping[str, Entity], among: int
     ) -> list[Difference] | None:
-        """The subjects that gain and lose what a rule decides, with the fewest flags for which they do; None if more than paths decides it.
-
-        `same`: whether all facts on the paths are the same in both states.
-        """
+        """The subjects, among some, that gain and lose what a rule decides, with the fewest flags for which they do; None if more than paths decides it."""
         found: list[Difference] = []
         seen: list[tuple[frozenset[str], int, int]] = []
         for position, question in enumerate(variants):
@@ -154,11 +164,9 @@ class BatchMasks:
             form = self._forms.of(question, objects, self._evaluator)
             if form is None:
                 return None
-            if same and self._same_everywhere:
-                continue
             paths = {slot: [*prefixes(entity.id)] for slot, entity in objects.items()}
             paths[RESOURCE] = [*prefixes(resource.id)]
-            before, after = (side.allowed(form, paths) for side in self._sides)
+            before, after = (side.allowed(form, paths) & among for side in self._sides)
             gained, lost = after & ~before, before & ~after
             seen.append((question.flags, gained, lost))
             for flags, gained_before, lost_before in seen[:-1]:
@@ -166,16 +174,26 @@ class BatchMasks:
                     gained &= ~gained_before
                     lost &= ~lost_before
             found += (
-                (is_gain, position, GivenAttributes.NONE, self._of(mask))
+                (is_gain, position, GivenAttributes.NONE, self._of_mask(mask))
                 for is_gain, mask in ((True, gained), (False, lost))
                 if mask
             )
         return found
 
-    def _of(self, mask: int) -> frozenset[Subject]:
+    def _of_mask(self, mask: int) -> frozenset[Subject]:
         if mask not in self._subjects:
-            digits = f"{mask:b}"
-            self._subjects[mask] = frozenset(
-                name for name, digit in zip(self._names.values(), reversed(digits), strict=False) if digit == "1"
-            )
+            self._subjects[mask] = frozenset(chosen(mask, self._names))
         return self._subjects[mask]
+
+
+def mask_of(numbers: Iterable[int]) -> int:
+    """The number with some bits.
+
+    >>> bin(mask_of([0, 3]))
+    '0b1001'
+    """
+    listed = [*numbers]
+    found = bytearray(max(listed, default=0) // 8 + 1)
+    for number in listed:
+        found[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(found, "little")

@@ -388,3 +388,17 @@ class SubjectSets:
         user, groups = asking(subject)
         context = EvaluationContext(self._reference, replace(request, user=user, groups=groups))
         return context.holds(context.condition(self._reference.program.rules[request.resource.type, request.action]))
+
+
+class BatchSets:
+    """Some of the subjects of two states, for whom the rows are looked up when they are asked about."""
+
+    def __init__(self, every: tuple[SubjectSets, SubjectSets], subjects: Sequence[Subject]) -> None:
+        """`every`: all subjects; `subjects`: sorted."""
+        self._every = every
+        self.subjects = subjects
+
+    @cached_property
+    def sides(self) -> tuple[SubjectSets, SubjectSets]:
+        """The subjects in the first and in the second state."""
+        return self._every[0].among(self.subjects), self._every[1].among(self.subjects)
