@@ -27,7 +27,7 @@ from privtab_analysis.state_diff.entities import Affected, DividedClasses, Divis
 from privtab_analysis.state_diff.masks import Forms, SubjectMasks
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.placed import placed
-from privtab_analysis.state_diff.rows import added_rows, changed_rows, with_windows
+from privtab_analysis.state_diff.rows import added_rows, changed_rows, with_tables_of, with_windows
 from privtab_analysis.state_diff.subjects import BatchSets, Question, Side, Subject, SubjectSets
 from privtab_analysis.state_diff.together import Change, Classes, KnownChanges, alike_as_one
 
@@ -70,6 +70,7 @@ def state_diff(
     `alike_together`: classes of entities with the same changes are one, which takes less time and gives the same summary.
     """
     Tool.STATE_DIFF.check(program)
+    after = with_tables_of(before, after)
     rows = tuple(changed_rows(before, after, places))
     at_moment = time_ns() if moment is None else moment
     states = before.at(at_moment), after.at(at_moment)
@@ -254,7 +255,7 @@ class Comparison:
         sets, divided = BatchSets(all_sets, batch.subjects), DividedClasses(division, under)
         at_once = masks is not None and Columns.fit(self.program)
         answers = BatchAnswers(sets, masks, self.number, self.tally, alike=self._by_path and not at_once)
-        columns = ClassColumns(sets, divided, self.number, self.tally) if at_once else None
+        columns = ClassColumns(sets, divided, self._forms, self.number, self.tally) if at_once else None
         # Without an object of a type, no question is about the type.
         for type_ in filter(self.tree.paths.get, ("", *self.program.entities)):
             plain, others = (

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
 from privtab.base import Entity, GivenAttributes
-from privtab.engines import Atom, Condition
+from privtab.engines import Atom
 from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.columns import Column, Columns, Marks, chosen
 from privtab_analysis.state_diff.answers import Differing, Tally
 from privtab_analysis.state_diff.entities import Affected, DividedClasses, EntityClass
-from privtab_analysis.state_diff.masks import Difference
+from privtab_analysis.state_diff.masks import Difference, Form, Forms
 from privtab_analysis.state_diff.subjects import BatchSets, Question, Subject, SubjectSets
 
 SUBJECTS_OF_CLASS = 4
@@ -46,15 +45,6 @@ class _Classes:
         """By the number of a class, its bit."""
 
 
-class _Form(NamedTuple):
-    """A question about objects of some types: a condition, and conditions that must not hold."""
-
-    condition: Condition
-    others: tuple[Condition, ...]
-    slots: Mapping[Atom, str]
-    """The slot of each atom that is about an object."""
-
-
 class _Layer(NamedTuple):
     """A gain or a loss of what one of the questions of a rule asks: for each class, the subjects as bits."""
 
@@ -70,6 +60,7 @@ class ClassColumns:
         self,
         batch: BatchSets,
         divided: DividedClasses,
+        forms: Forms,
         number: Callable[[Sequence[Question]], int],
         tally: Tally,
     ) -> None:
@@ -77,6 +68,7 @@ class ClassColumns:
         self._batch = batch
         self._names = batch.subjects
         self._divided = divided
+        self._forms = forms
         self._number = number
         self._tally = tally
         self._classes: dict[tuple[str, Affected], _Classes] = {}
@@ -141,7 +133,7 @@ class ClassColumns:
         longest = max(of_slots, key=lambda slot: len(of_slots[slot].classes))
         fixed = [slot for slot in of_slots if slot != longest]
         known: dict[tuple[Bits, ...], dict[int, list[Differing]]] = {}
-        forms = self._forms(variants, of_slots)
+        forms = self._forms_of(variants, of_slots)
         atoms = {slot: self._atoms(forms, slot) for slot in fixed}
         held = {
             slot: [self._bits(of_slots[slot], n, atoms[slot]) for n in range(len(of_slots[slot].classes))]
@@ -171,31 +163,16 @@ class ClassColumns:
             self._classes[key] = _Classes(self._batch.sides, type_, self._divided.of(type_, affected))
         return self._classes[key]
 
-    def _forms(self, variants: Sequence[Question], of_slots: Mapping[str, _Classes]) -> list[_Form | None]:
-        """The conditions of questions about objects of some types; None for one whose resource lies too deep."""
-        objects = {slot: own.first for slot, own in of_slots.items()}
+    def _forms_of(self, variants: Sequence[Question], of_slots: Mapping[str, _Classes]) -> list[Form | None]:
+        """The forms of questions about objects of some types; None for one whose resource lies too deep."""
+        objects, evaluator = {slot: own.first for slot, own in of_slots.items()}, self._batch.sides[0].evaluator
         return [
-            None if question.requested(objects[RESOURCE]) is None else self._form(question, objects)
+            None if question.requested(objects[RESOURCE]) is None else self._forms.of(question, objects, evaluator)
             for question in variants
         ]
 
-    def _form(self, question: Question, objects: Mapping[str, Entity]) -> _Form:
-        evaluator, program = self._batch.sides[0].evaluator, self._batch.sides[0].program
-        request = question.request(objects, GivenAttributes.NONE)
-        earlier = program.earlier(request.resource.type, request.action)
-        conditions = []
-        for action in (request.action, *(rule.operation for rule in earlier)):
-            asked = evaluator.question(replace(request, action=action))
-            assert asked is not None  # by its path, an entity lies somewhere
-            conditions.append(asked.form.plan.condition)
-        return _Form(
-            conditions[0],
-            tuple(conditions[1:]),
-            {atom: atom.slot for condition in conditions for atom in condition.atoms() if atom.type},
-        )
-
     @staticmethod
-    def _atoms(forms: Sequence[_Form | None], slot: str) -> list[Atom]:
+    def _atoms(forms: Sequence[Form | None], slot: str) -> list[Atom]:
         """The atoms about the object in a slot, of all conditions."""
         return [*dict.fromkeys(atom for form in forms if form for atom, own in form.slots.items() if own == slot)]
 
@@ -211,7 +188,7 @@ class ClassColumns:
         of_slots: Mapping[str, _Classes],
         slot: str,
         holding: Mapping[Atom, tuple[int, ...]],
-        forms: Sequence[_Form | None] | None = None,
+        forms: Sequence[Form | None] | None = None,
     ) -> list[_Layer]:
         """The subjects that gain and lose what a rule decides on classes of a slot, with the fewest flags for which they do.
 
@@ -221,7 +198,7 @@ class ClassColumns:
         found: list[_Layer] = []
         seen: list[tuple[frozenset[str], Marks, Marks]] = []
         for position, (question, form) in enumerate(
-            zip(variants, forms or self._forms(variants, of_slots), strict=True)
+            zip(variants, forms or self._forms_of(variants, of_slots), strict=True)
         ):
             if form is None:
                 continue
@@ -256,7 +233,7 @@ class ClassColumns:
     def _difference(self, layer: _Layer, mask: int) -> Difference:
         return layer.is_gain, layer.position, GivenAttributes.NONE, self._of_mask(mask)
 
-    def _marks(self, form: _Form, columns: Columns, holding: Mapping[Atom, tuple[int, ...]], side: int) -> Marks:
+    def _marks(self, form: Form, columns: Columns, holding: Mapping[Atom, tuple[int, ...]], side: int) -> Marks:
         """The classes on which each subject is allowed what a form asks in one state."""
         size = len(self._names)
 
@@ -266,9 +243,9 @@ class ClassColumns:
                 return columns.atom(atom)
             return [columns.every if bit else 0 for bit in known[side * size : (side + 1) * size]]
 
-        found = columns.folded(form.condition, of_atom)
-        for other in form.others:
-            found = [own & ~earlier for own, earlier in zip(found, columns.folded(other, of_atom), strict=True)]
+        found, *others = (columns.folded(condition, of_atom) for condition in form.conditions)
+        for other in others:
+            found = [own & ~earlier for own, earlier in zip(found, other, strict=True)]
         return found
 
     @staticmethod

@@ -10,6 +10,11 @@ import numpy.typing as npt
 from privtab.state import CodedColumn
 
 
+def same(first: CodedColumn, second: CodedColumn) -> bool:
+    """Return whether two columns have the same texts under the same numbers, as columns have that were read from equal rows."""
+    return np.array_equal(first.codes, second.codes) and first.array.equals(second.array)
+
+
 def only_in_one(columns: Iterable[tuple[CodedColumn, CodedColumn]]) -> tuple[list[int], list[int]]:
     """The numbers of the rows that only one of two tables has, each row once. `columns`: the columns of both tables, in pairs."""
     joined = []

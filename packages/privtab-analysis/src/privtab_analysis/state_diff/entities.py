@@ -26,9 +26,6 @@ _FLAT = re.compile(r"(?:.*/)?%[a-z][a-z0-9_]*:(.*)", re.DOTALL)
 Affected: TypeAlias = Literal["yes", "no", "either"]
 """The classes that changed rows affect, the classes that they do not affect, or all."""
 
-ENTITIES_OF_CUT = 64
-"""Entities for each dividing path above which slices of entities are looked up."""
-
 
 @dataclass(frozen=True)
 class EntityClass:
@@ -79,6 +76,7 @@ class EntityTree:
         found = _sorted(_placed(program, states, self.addresses)) if program.flat else _paths(program, *states)
         self.paths: dict[str, list[str]] = {**found, "": [""]}
         self.nested = program.nested_on
+        self._levels: dict[str, tuple[int, int]] = {}
 
     def named(self, types: Collection[str]) -> Mapping[str, set[str]]:
         """By name, the addresses of the entities of some types that a principal's name may refer to."""
@@ -103,9 +101,23 @@ class EntityTree:
         if not path:
             root_end = bisect_left(paths, "\0") if paths and paths[0] == "" else 0
             return 0, root_end, root_end, len(paths)
-        begin = bisect_left(paths, path)
-        end = begin + (begin < len(paths) and paths[begin] == path)
-        return begin, end, bisect_left(paths, f"{path}/"), bisect_left(paths, f"{path}0")
+        least, most = self.levels(type_)
+        level = path.count("/")
+        begin = end = 0
+        if least <= level <= most:
+            begin = bisect_left(paths, path)
+            end = begin + (begin < len(paths) and paths[begin] == path)
+        if level >= most:
+            return begin, end, end, end
+        first = bisect_left(paths, f"{path}/", end)
+        return begin, end, first, bisect_left(paths, f"{path}0", first)
+
+    def levels(self, type_: str) -> tuple[int, int]:
+        """The least and the most slashes in addresses of a type."""
+        if type_ not in self._levels:
+            levels = {address.count("/") for address in self.paths[type_]}
+            self._levels[type_] = min(levels, default=0), max(levels, default=-1)
+        return self._levels[type_]
 
     def divided(self, cuts: Collection[str]) -> Division:
         """Divide the entities by paths: each belongs to the longest of these that is a prefix of its own, or is the root."""
@@ -122,7 +134,7 @@ class Division:
             if cut:
                 self.below[self.nearest(cut.rpartition("/")[0])].append(cut)
         self._known: dict[tuple[str, str], list[EntityClass]] = {}
-        self._slices: dict[str, Mapping[str, list[tuple[int, int]]]] = {}
+        self._spans: dict[tuple[str, str], tuple[int, int, int, int]] = {}
         self._listed: dict[str, list[tuple[str, EntityClass]]] = {}
 
     def nearest(self, path: str) -> str:
@@ -146,8 +158,7 @@ class Division:
         """The classes of a type at one of the paths: at most one or, where types nest, one for each number of levels."""
         key = type_, cut
         if key not in self._known:
-            slices = self._at(type_, cut) if self._looks_up(type_) else self._of_type(type_).get(cut, ())
-            found = EntityClass(type_, self.tree.paths[type_], tuple(slices))
+            found = EntityClass(type_, self.tree.paths[type_], tuple(self._at(type_, cut)))
             if type_ in self.tree.nested:
                 by_levels: dict[int, list[str]] = {}
                 for address in found.addresses():
@@ -165,44 +176,30 @@ class Division:
 
     def within(self, type_: str, cuts: Collection[str]) -> Iterator[tuple[str, EntityClass]]:
         """The classes of a type at some of the paths, with these."""
-        own = cuts if self._looks_up(type_) else self._of_type(type_).keys() & cuts
-        return ((cut, class_) for cut in sorted(own) for class_ in self.of(type_, cut))
-
-    def _looks_up(self, type_: str) -> bool:
-        """Return whether so few paths divide so many entities of a type that slices are looked up, and not all entities looked at."""
-        return len(self.below) * ENTITIES_OF_CUT < len(self.tree.paths[type_])
+        _, most = self.tree.levels(type_)
+        own = sorted(cut for cut in cuts if cut.count("/") <= most)
+        return ((cut, class_) for cut in own for class_ in self.of(type_, cut))
 
     def _at(self, type_: str, cut: str) -> Iterator[tuple[int, int]]:
-        """As `_of_type`, at one of the paths."""
-        path_begin, path_end, begin, end = self.tree.span(type_, cut)
-        inner = (self.tree.span(type_, child) for child in self.below[cut]) if begin < end else ()
-        taken = sorted(part for child in inner for part in (child[:2], child[2:]) if part[0] < part[1])
-        ends = [begin, *(last for _, last in taken)]
-        found = [(path_begin, path_end), *zip(ends, [*(first for first, _ in taken), end], strict=True)]
-        return (own for own in found if own[0] < own[1])
+        """The slices of a type's paths at one of the paths."""
+        path_begin, path_end, begin, end = self._span(type_, cut)
+        if path_begin < path_end:
+            yield path_begin, path_end
+        if begin < end:
+            inner = (self._span(type_, child) for child in self.below[cut])
+            for first, last in sorted(part for child in inner for part in (child[:2], child[2:]) if part[0] < part[1]):
+                if begin < first:
+                    yield begin, first
+                begin = last
+            if begin < end:
+                yield begin, end
 
-    def _of_type(self, type_: str) -> Mapping[str, list[tuple[int, int]]]:
-        """The slices of a type's paths at each of the paths that has any."""
-        if type_ not in self._slices:
-            found: dict[str, list[tuple[int, int]]] = {}
-            nearest: dict[str, str] = {}
-            begin, last = 0, None
-            paths = self.tree.paths[type_]
-            for position, path in enumerate(paths):
-                cut = path
-                if path not in self.below:
-                    around = path.rpartition("/")[0]
-                    if around not in nearest:
-                        nearest[around] = self.nearest(around)
-                    cut = nearest[around]
-                if cut != last:
-                    if last is not None:
-                        found.setdefault(last, []).append((begin, position))
-                    begin, last = position, cut
-            if last is not None:
-                found.setdefault(last, []).append((begin, len(paths)))
-            self._slices[type_] = found
-        return self._slices[type_]
+    def _span(self, type_: str, cut: str) -> tuple[int, int, int, int]:
+        """As `EntityTree.span`, which is needed of a path and of the one that it divides."""
+        key = type_, cut
+        if key not in self._spans:
+            self._spans[key] = self.tree.span(type_, cut)
+        return self._spans[key]
 
 
 class DividedClasses:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
-from privtab.base import Entity, GivenAttributes, Request
+from privtab.base import Entity, GivenAttributes
+from privtab.engines import Atom
 from privtab.ir import RESOURCE, Program
 from privtab_analysis.entitlements.columns import chosen
 from privtab_analysis.entitlements.equivalence import prefixes
@@ -37,45 +39,30 @@ class _Node(NamedTuple):
     part: Part
 
 
-class _Form(NamedTuple):
+class Form:
     """A question about objects of some types: a condition, and conditions that must not hold."""
 
-    example: EntityQuestion
-    condition: _Node
-    others: tuple[_Form, ...]
+    def __init__(self, asked: Sequence[EntityQuestion], number: Callable[..., int]) -> None:
+        """`asked`: about any objects of these types, the condition's first. `number`: equal for equal meanings."""
+        self._asked = asked
+        self._number = number
+        self.conditions = [one.form.plan.condition for one in asked]
 
+    @cached_property
+    def slots(self) -> Mapping[Atom, str]:
+        """The slot of each atom that is about an object."""
+        return {atom: atom.slot for condition in self.conditions for atom in condition.atoms() if atom.type}
 
-class Forms:
-    """The questions of a comparison about objects of some types, each read once."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._known: dict[tuple[object, ...], _Form | None] = {}
-        self._numbers: dict[tuple[object, ...], int] = {}
-
-    def of(self, question: Question, objects: Mapping[str, Entity], evaluator: Evaluator) -> _Form | None:
-        """The form of a question about some objects; None if more than their paths decides it."""
-        key = id(question), *((slot, entity.type) for slot, entity in objects.items())  # questions are kept
-        if key not in self._known:
-            self._known[key] = self._read(question, objects, evaluator)
-        return self._known[key]
-
-    def _read(self, question: Question, objects: Mapping[str, Entity], evaluator: Evaluator) -> _Form | None:
-        request = question.request(objects, GivenAttributes.NONE)
-        earlier = self._program.earlier(request.resource.type, request.action)
-        forms = [self._of_request(request, evaluator)]
-        forms += (self._of_request(replace(request, action=rule.operation), evaluator) for rule in earlier)
-        first, *others = forms
-        return None if first is None or None in others else first._replace(others=tuple(filter(None, others)))
-
-    def _of_request(self, request: Request, evaluator: Evaluator) -> _Form | None:
-        example = evaluator.question(request)
-        if example is None or any(atom.comparison for atom in example.form.plan.condition.atoms()):
-            return None
+    @cached_property
+    def nodes(self) -> Sequence[tuple[EntityQuestion, _Node]] | None:
+        """The conditions as parts whose subjects are kept; None if more than paths decides, or parts stand in too many places to be looked at in each."""
         total: Callable[[Iterable[int]], int] = sum
-        if example.form.plan.condition.fold(lambda _: 1, total, total) > MOST_PARTS:
-            return None  # its parts stand in many places, and here each is looked at wherever it stands
-        return _Form(example, self._node(example.form.condition), ())
+        for condition in self.conditions:
+            if any(atom.comparison for atom in condition.atoms()):
+                return None
+            if condition.fold(lambda _: 1, total, total) > MOST_PARTS:
+                return None
+        return [(one, self._node(one.form.condition)) for one in self._asked]
 
     def _node(self, part: Part) -> _Node:
         kind = part.condition.kind
@@ -86,6 +73,27 @@ class Forms:
             slot, depth = min(slots, default=RESOURCE), max((inner.depth for inner in parts), default=0)
             return _Node(kind, parts, number, slot, depth, part)
         return _Node("atom", (), self._number(kind, part.type, part.privilege), part.slot, part.depth, part)
+
+
+class Forms:
+    """The questions of a comparison about objects of some types, each read once."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._known: dict[tuple[object, ...], Form | None] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
+
+    def of(self, question: Question, objects: Mapping[str, Entity], evaluator: Evaluator) -> Form | None:
+        """The form of a question about some objects; None if one of these lies nowhere."""
+        key = id(question), *((slot, entity.type) for slot, entity in objects.items())  # questions are kept
+        if key not in self._known:
+            request = question.request(objects, GivenAttributes.NONE)
+            earlier = self._program.earlier(request.resource.type, request.action)
+            actions = (request.action, *(rule.operation for rule in earlier))
+            asked = [evaluator.question(replace(request, action=action)) for action in actions]
+            found = [one for one in asked if one is not None]
+            self._known[key] = Form(found, self._number) if len(found) == len(asked) else None
+        return self._known[key]
 
     def _number(self, *meaning: object) -> int:
         return self._numbers.setdefault(meaning, len(self._numbers))
@@ -99,39 +107,39 @@ class _Masks:
         self._everyone = (1 << len(evaluator.subjects.all)) - 1
         self._known: dict[tuple[int, str], int] = {}
 
-    def allowed(self, form: _Form, paths: Paths) -> int:
-        """The bits of the subjects."""
-        found = self._holders(form.condition, form, paths)
-        for other in form.others:
-            found &= ~self._holders(other.condition, other, paths)
+    def allowed(self, nodes: Sequence[tuple[EntityQuestion, _Node]], paths: Paths) -> int:
+        """The bits of the subjects for whom the first of some conditions holds, and no other."""
+        found, *others = (self._holders(node, asked, paths) for asked, node in nodes)
+        for other in others:
+            found &= ~other
         return found
 
-    def _holders(self, node: _Node, form: _Form, paths: Paths) -> int:
+    def _holders(self, node: _Node, asked: EntityQuestion, paths: Paths) -> int:
         kind, _, number, slot, depth, part = node
         if number < 0:
-            return self._combined(node, form, paths)
+            return self._combined(node, asked, paths)
         key = number, paths[slot][depth]
         held = self._known.get(key)
         if held is None:
             if kind == "atom":
-                held = mask_of(self._evaluator.holders(part, form.example.about(paths)))
+                held = mask_of(self._evaluator.holders(part, asked.about(paths)))
             else:
-                held = self._combined(node, form, paths)
+                held = self._combined(node, asked, paths)
             self._known[key] = held
         return held
 
-    def _combined(self, node: _Node, form: _Form, paths: Paths) -> int:
+    def _combined(self, node: _Node, asked: EntityQuestion, paths: Paths) -> int:
         """The bits of the subjects for whom all, or any, of the parts of a node hold."""
         if node.kind == "any":
             found = 0
             for inner in node.parts:
-                found |= self._holders(inner, form, paths)
+                found |= self._holders(inner, asked, paths)
                 if found == self._everyone:
                     break
             return found
         found = self._everyone
         for inner in node.parts:
-            found &= self._holders(inner, form, paths)
+            found &= self._holders(inner, asked, paths)
             if not found:
                 break
         return found
@@ -162,11 +170,12 @@ class SubjectMasks:
             if resource is None:
                 continue
             form = self._forms.of(question, objects, self._evaluator)
-            if form is None:
+            if form is None or form.nodes is None:
                 return None
+            nodes = form.nodes
             paths = {slot: [*prefixes(entity.id)] for slot, entity in objects.items()}
             paths[RESOURCE] = [*prefixes(resource.id)]
-            before, after = (side.allowed(form, paths) & among for side in self._sides)
+            before, after = (side.allowed(nodes, paths) & among for side in self._sides)
             gained, lost = after & ~before, before & ~after
             seen.append((question.flags, gained, lost))
             for flags, gained_before, lost_before in seen[:-1]:

@@ -36,6 +36,22 @@ def changed_rows(
         yield from _rows(after, table, added, places[1], added=True)
 
 
+def with_tables_of(first: State, second: State) -> State:
+    """The second state, with each large table of the first that has the same rows, so that it is looked into once for both."""
+    alike: Any = {}
+    for table, columns in TABLE_COLUMNS.items():
+        rows, others = getattr(first, table), getattr(second, table)
+        if len(rows) != len(others) or len(rows) < LARGE or table in first.windows or table in second.windows:
+            continue
+        from privtab.state import CodedColumn
+        from privtab_analysis.state_diff.columns import same
+
+        coded = CodedColumn.of_column
+        if all(same(coded(first.column(table, n)), coded(second.column(table, n))) for n in columns.names):
+            alike[table] = rows
+    return replace(second, **alike) if alike else second
+
+
 def added_rows(rows: Iterable[ChangedRow]) -> State:
     """The added ones of some changed rows alone."""
     tables: Any = {}

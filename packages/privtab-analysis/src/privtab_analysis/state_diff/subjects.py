@@ -216,6 +216,7 @@ class Side:
         self.holdings = self.reference.holdings
         self._users = UserHolders(program, state, self.holdings)
         self._known: dict[Subject, Holding] = {}
+        self._members: dict[str, set[str]] = {}
         self._other: Side | None = None
         self._holding_otherwise: Collection[Subject] = ()
 
@@ -320,8 +321,12 @@ class Side:
 
     def memberships_of(self, users: Collection[str]) -> set[str]:
         """Every entity under which `members` has some of the users."""
-        rows = self.state.column("members", "user").where(users)
-        return {key for key in self.state.column("members", "of").take(rows) if key is not None}
+        if new := [user for user in users if user not in self._members]:
+            self._members.update((user, set()) for user in new)
+            rows = self.state.column("members", "user").where(new)
+            for user, key in self.state.texts("members", "user", "of", rows=rows):
+                self._members[user].add(key)
+        return set().union(*map(self._members.__getitem__, users))
 
 
 class SubjectSets:
