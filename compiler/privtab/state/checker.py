@@ -287,16 +287,12 @@ class Checker:
         return None
 
     def advice(self, role: str) -> str | None:
-        """As `similar_declared_role`, computed once for each role; none if other rows may mention the role."""
-        if self.alone:
+        """The advice for a role that has no effect but whose name resembles a declared one; none if other rows may mention the role."""
+        if self.alone or f"role:{role}" in self.grantees:
             return None
         if role not in self.roles:
-            self.roles[role] = self.similar_declared_role(role)
+            self.roles[role] = self.names.similar_declared_role(role)
         return self.roles[role]
-
-    def similar_declared_role(self, role: str) -> str | None:
-        """The advice for a role that has no effect but whose name resembles a declared one."""
-        return None if f"role:{role}" in self.grantees else self.names.similar_declared_role(role)
 
     def grant_problem(self, privilege: str, type_: str | None) -> RowProblem | None:
         """Why a privilege cannot be granted; without a type (the entity is wrong), only whether it is known."""

@@ -101,7 +101,7 @@ class Holdings:
         self, user: str, groups: Collection[str], active: Collection[str]
     ) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
         """`principals` and `scoped` of a user of whose roles only some are active, with the roles that these hold."""
-        direct = self._user_and_groups(user, groups)
+        direct = {f"user:{user}", *(f"group:{group}" for group in self.groups(user, groups))}
         role_pairs = {
             pair for role, scope in set(self.held_by(direct)) if role in active for pair in self.held_with(role, scope)
         }
@@ -189,9 +189,6 @@ class Holdings:
         """(role, key of the scope) for each role that one of the principals holds, at any distance."""
         rows = self._state.column("assignments", "principal").where(principals)
         return list(self._state.texts("assignments", "role", "scope", rows=rows))
-
-    def _user_and_groups(self, user: str, groups: Collection[str]) -> frozenset[str]:
-        return frozenset({f"user:{user}"} | {f"group:{group}" for group in self.groups(user, groups)})
 
 
 def _divided(

@@ -163,13 +163,20 @@ class ColumnChecker:
             case "user" | "group":
                 return assessor.bare(column, name, names.member if table == "memberships" and name == "user" else None)
             case "role":
-                return replace(assessor.bare(column, name), kinds=np.arange(len(column.array)))
+                return self._roles(assessor.bare(column, name))
             case "name":
                 return replace(assessor.each(column), kinds=np.zeros(len(column.array), np.int64))
             case _ if name in ENTITY_COLUMNS:
                 return assessor.entities(column)
             case _:
                 return assessor.each(column, replacement=str.lower if name == "effect" else str)
+
+    def _roles(self, found: Assessment) -> Assessment:
+        """Names of roles; each declared role is of a kind of its own, as in `_holders`, and the others are of one or, with advice, of another."""
+        declared = {name: number for number, name in enumerate(self.checker.program.roles, start=2)}
+        names: list[str] = found.replacements.to_pylist()
+        kinds = [declared.get(name) or int(self.checker.advice(name) is not None) for name in names]
+        return replace(found, kinds=np.array(kinds, np.int64))
 
     def _holders(self, column: CodedColumn) -> Assessment:
         """Principals that hold roles; each declared role is of a kind of its own, since its scope counts."""
