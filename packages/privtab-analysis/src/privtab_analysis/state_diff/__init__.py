@@ -188,10 +188,9 @@ class Comparison:
         rows: list[dict[str, set[int]]] = [defaultdict(set) for _ in self.sides]
         cuts = [self._cuts(batch.subjects, self._keys_around(batch), rows) for batch in batches]
         subjects = {subject for batch in batches for subject in batch.subjects}
-        before, after = (SubjectSets(side, subjects, own) for side, own in zip(self.sides, rows, strict=True))
+        sets = SubjectSets(self.sides[0], subjects, rows[0]), SubjectSets(self.sides[1], subjects, rows[1])
         one_policy = self.sides[0].program is self.sides[1].program
-        masks = SubjectMasks(self._forms, (before, after)) if self._by_path and one_policy else None
-        return cuts, (before, after), masks
+        return cuts, sets, SubjectMasks(self._forms, sets) if self._by_path and one_policy else None
 
     @cached_property
     def _by_path(self) -> bool:
