@@ -168,24 +168,32 @@ def test_rows_of_principals_on_entities(rows: list[tuple[str, str]], principals:
     assert list(found["grants"]) == [n for n, row in enumerate(rows) if row[0] in principals and row[1] in on]
 
 
-def test_entities_are_divided_alike_whether_slices_are_looked_up_or_all_entities_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_entity_belongs_to_the_longest_path_that_contains_it() -> None:
     found = 0
     for seed in range(300):
         chance = random.Random(seed)
         paths = ["/".join(chance.choices(["a", "b", "b-", "b0", "b!"], k=chance.randrange(1, 4))) for _ in range(30)]
         tree = object.__new__(EntityTree)
-        tree.nested = {"nests": "nests"}
+        tree.nested, tree._levels = {"nests": "nests"}, {}
         tree.paths = {str(depth): sorted({p for p in paths[:20] if p.count("/") == depth}) for depth in range(3)}
         tree.paths |= {"": [""], "nests": sorted({*paths[:20]})}
         cuts = {"", *paths[15 : 15 + chance.randrange(1, 10)]}
-        classes = []
-        for least in (0, len(paths)):
-            monkeypatch.setattr("privtab_analysis.state_diff.entities.ENTITIES_OF_CUT", least)
-            division = tree.divided(cuts)
-            some = division.under([max(cuts)])
-            classes.append([[*division.all(type_), *division.within(type_, some)] for type_ in tree.paths])
-        assert classes[0] == classes[1]
-        found += sum(map(len, classes[0]))
-    assert found > 3000
+        division = tree.divided(cuts)
+        some = division.under([max(cuts)])
+        for type_, addresses in tree.paths.items():
+            classes = division.all(type_)
+            belonging: dict[str, list[str]] = {}
+            for address in addresses:
+                around = (cut for cut in cuts if not cut or f"{address}/".startswith(f"{cut}/"))
+                belonging.setdefault(max(around, key=len), []).append(address)
+            divided: dict[str, list[str]] = {}
+            for cut, own in classes:
+                divided.setdefault(cut, []).extend(own.addresses())
+                assert all(begin < end for begin, end in own.spans)
+                assert all(own.spans[n][1] < later[0] for n, later in enumerate(own.spans[1:]))
+                assert type_ != "nests" or len({address.count("/") for address in own.addresses()}) == 1
+            assert {cut: sorted(own) for cut, own in divided.items()} == belonging
+            assert [*divided] == sorted(divided)
+            assert [*division.within(type_, some)] == [own for own in classes if own[0] in some]
+            found += len(classes)
+    assert found > 1500
