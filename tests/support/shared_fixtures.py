@@ -7,8 +7,10 @@ import os
 import random
 import re
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from socketserver import TCPServer
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -51,6 +53,15 @@ LONGEST_NAME = 200
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_server_looks_at_a_closed_socket() -> Iterator[None]:
+    """Find servers whose socket was closed while they run: they look at it without a pause, and slow all tests that follow."""
+    yield
+    targets = (vars(each).get("_target") for each in threading.enumerate() if each.name.endswith("(serve_forever)"))
+    servers = [getattr(target, "__self__", None) for target in targets]
+    assert [server for server in servers if isinstance(server, TCPServer) and server.fileno() < 0] == []
 
 
 @pytest.fixture(scope="session")
