@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 GRANTS = ("allow", "deny")
@@ -34,5 +33,7 @@ def sharded_revision(people: str, shards: Mapping[str, str]) -> str:
     >>> len(sharded_revision("0f", {"lake:a": "1b"}))
     16
     """
+    import hashlib  # for whoever has shards: loading it takes milliseconds
+
     text = "\n".join([people, *(f"{root} {shards[root]}" for root in sorted(shards))])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -122,7 +121,9 @@ def _hash(parts: Mapping[str, Any], pieces: Mapping[str, Sequence[bytes]]) -> st
     """The hash is that of JSON in ASCII, which nearly all texts already are."""
     if not all(piece.isascii() and b"\x7f" not in piece for own in pieces.values() for piece in own):
         pieces = _pieces(parts, ascii_only=True)
-    found = hashlib.sha256()
+    from hashlib import sha256
+
+    found = sha256()
     for piece in _document(pieces):
         found.update(piece)
     return found.hexdigest()[:16]

@@ -21,7 +21,6 @@ from privtab.state import Places, State
 from privtab_analysis.caller import listing
 from privtab_analysis.changes import AddToGroup, Assign, Change, Changes, Give, SmallestChanges, apply, change_kind
 from privtab_analysis.provenance import Chain, Provenance
-from privtab_analysis.state_diff import state_diff
 from privtab_analysis.turns import HypotheticalDecision, Remedies, remedies
 
 EXACT = 5_000
@@ -166,6 +165,8 @@ class _Measure:
             return self._state.column("grants", "effect").take(rows).count("allow") + len(changes), False
         if self._left <= 0:
             return None, False
+        from privtab_analysis.state_diff import state_diff  # for denials alone: loading it takes a while
+
         after = apply(self._state, self._user, changes)
         found = state_diff(self._program, self._state, after, most=self._left, entities=self._objects, causes=False)
         self._left -= found.decided

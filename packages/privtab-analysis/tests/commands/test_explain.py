@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,3 +218,18 @@ def test_what_no_grant_can_mend_is_shown_as_missing(privtab: Callable[..., Any],
     ran = privtab(*ask)
     assert "missing, whatever is granted\n  ✗ request.mfa = true  missing\n" in ran.out
     assert "allowed without `deep`" in privtab(*ask, "--with", "request.mfa=true", "--with", "deep").out
+
+
+def test_comparing_loads_only_what_an_answer_needs(policy: Path, state: Path) -> None:
+    """An allow compares no states, and a denial no policies."""
+    heavy = ("hashlib", "privtab_analysis.diff", "privtab_analysis.state_diff")
+    source = (
+        "import sys\nfrom privtab.command._app import run\ncode = run(sys.argv[1:])\n"
+        f"sys.stderr.write(repr([n for n in {heavy!r} if n in sys.modules]))\nsys.exit(code)"
+    )
+    for item, loaded in (("y", "[]"), ("x", "['privtab_analysis.state_diff']")):
+        ask = ["explain", "ben", "read", f"item:s/a/{item}", "-p", str(policy), "-s", str(state)]
+        ran = subprocess.run(
+            [sys.executable, "-c", source, *ask], check=True, capture_output=True, text=True, timeout=60
+        )
+        assert (ran.stdout.partition("  ")[0], ran.stderr) == ({"y": "ALLOW", "x": "DENY"}[item], loaded)

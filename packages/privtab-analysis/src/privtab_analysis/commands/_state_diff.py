@@ -168,7 +168,7 @@ def _print(
             deliver({"before": shown[0], "after": shown[1], **document})
             return
         case "markdown":
-            from privtab_analysis.state_diff.rows import markdown
+            from privtab_analysis.state_diff.markdown import markdown
 
             deliver(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
         case _:

@@ -285,7 +285,7 @@ def markdown(answer: Answer, most: int) -> str:
     """The answer as a comment on a review. `most`: the most lines of each list; 0 for all."""
     from privtab.state import RowLocation
     from privtab_analysis.diff.markdown import as_code, as_text
-    from privtab_analysis.state_diff.rows import markdown as of_difference
+    from privtab_analysis.state_diff.markdown import markdown as of_difference
 
     found = answer.found
     lines = ["## What logged decisions did not need", "", *(f"- {as_text(line)}" for line in answer.summary()), ""]
