@@ -179,7 +179,7 @@ class PrincipalHolders(Holders):
     def __init__(self, users: UserHolders, objects: Collection[str]) -> None:
         """`users`: of the same rows; `objects`: the keys on the paths of a request's objects, within which roles could be held."""
         super().__init__(users.program, users.rows, users.holdings)
-        self._assigned = users._assigned  # noqa: SLF001  (what is known of the same rows)
+        self._users = users
         self._objects = objects
         self._meet = ScopeOverlap(users.holdings.locations.keys)
         self._others: dict[str, list[tuple[str, str | None]]] = {}
@@ -205,6 +205,10 @@ class PrincipalHolders(Holders):
         for role in scoped | named | {role for role in self._roles if self._scope_types(role)}:
             found.update(holder for _, holders in self.scoped(role) for holder in holders)
         return found
+
+    def assigned(self, role: str) -> list[tuple[str, str | None]]:
+        """As `Holders.assigned`, known once for both."""
+        return self._users.assigned(role)
 
     def everywhere(self, principal: str) -> set[str]:
         """The principal itself, and the groups in it or the groups and roles that hold it; empty for roles that need a scope, or groups without rows."""
