@@ -98,6 +98,20 @@ def test_the_same_is_found_in_the_same_order(seed: int) -> None:
         assert totals(alike, gained=gained) == totals(found, gained=gained)
 
 
+def test_a_limit_on_questions_ends_at_the_same_class_whether_classes_are_joined() -> None:
+    limited = 0
+    for seed in range(3):
+        program = generated_programs.program(seed)
+        before = placed(program, worlds.state(program, seed))
+        after = changed(program, before, seed, 8)
+        for most in (1, 10, 50, 100, 200, 400):
+            found, alike = (state_diff(program, before, after, most=most, alike_together=one) for one in (False, True))
+            assert groups(alike) == groups(found)
+            assert (alike.undecided, alike.decided) == (found.undecided, found.decided)
+            limited += bool(found.undecided and found.access)
+    assert limited > 3
+
+
 def test_generated_worlds_show_differences_found_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns find differences with and without `with` objects, gained and lost."""
     found: list[tuple[Classes, Change]] = []

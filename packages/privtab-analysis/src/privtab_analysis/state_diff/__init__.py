@@ -118,7 +118,7 @@ class Comparison:
         self._affected: frozenset[str] = frozenset()
         """Addresses at or below which the changed rows matter."""
         self._places: tuple[AffectedPlaces, ...] = ()
-        self.tally = Tally()
+        self.tally = Tally(most)
         self.undecided = self.tally.undecided
         rules = program.rules.values() if Feature.BELOW.used_by(program) else ()
         below = (atom for rule in rules for atom in reached_atoms(program, rule.item_condition))
@@ -145,7 +145,7 @@ class Comparison:
         # Scopes of roles may lie elsewhere where entities have moved.
         if not self.program.flat:
             self.sides[1].holds_as(self.sides[0], impact.holding_otherwise)
-        self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
+        self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses, self.tally)
         self._affected = frozenset().union(*affected.values())
         containing = {subject: self._containing(paths) for subject, paths in affected.items()}
         by_grants = AffectedPlaces({s: paths for s, paths in containing.items() if s not in impact.otherwise})
@@ -161,11 +161,8 @@ class Comparison:
         for number, (batch, privileges) in enumerate(batches):
             if tell is not None:
                 tell(number, len(batches))
-            for changed in self._of(batch, cuts[number], sets, masks, privileges):
-                yield changed
-                if self.decided + self.causes.tried > self.most:
-                    break
-            if self.decided + self.causes.tried > self.most:
+            yield from self._of(batch, cuts[number], sets, masks, privileges)
+            if self.tally.full:
                 left = {subject for batch, _ in batches[number:] for subject in batch.subjects}
                 self.undecided.append(
                     f"more than {self.most:,} questions to decide: {len(left):,} of {len(affected):,} affected "
@@ -178,7 +175,7 @@ class Comparison:
         batch = Batch(sorted(subjects), frozenset([""]))
         (cuts,), sets, masks = self._prepared([batch])
         yield from self._of(batch, cuts, sets, masks)
-        if self.decided > self.most:
+        if self.tally.full:
             self.undecided.append(f"more than {self.most:,} questions to decide: not everything was compared")
 
     def _prepared(
@@ -261,9 +258,10 @@ class Comparison:
                 [own for own in found if privileges is None or not own[0].privileges.isdisjoint(privileges)]
                 for found in self.questions_of_type(type_)
             )
-            if self.decided > self.most:
+            if self.tally.full:
                 return
-            found = self._of_type(type_, plain, others, divided, answers, columns)
+            # Joined or not, the same classes are listed: classes are counted before they are joined.
+            found = self.tally.until_full(self._of_type(type_, plain, others, divided, answers, columns))
             for classes, changes in alike_as_one(found) if self.alike_together else found:
                 yield from (change.access(classes, self.sensitive) for change in changes)
 
@@ -285,8 +283,6 @@ class Comparison:
         else:
             of_plain = Inquiry(plain)
             for _, found in affected:
-                if self.decided > self.most:
-                    return
                 yield {RESOURCE: found}, self._changes(of_plain, {RESOURCE: found}, answers)
         for question in others:
             yield from self._with_objects(question, type_, divided, answers, columns)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 from privtab.base import Entity, GivenAttributes
 from privtab.ir import RESOURCE
@@ -11,6 +11,7 @@ from privtab_analysis.entitlements.equivalence import Key
 from privtab_analysis.state_diff.masks import Difference, SubjectMasks
 from privtab_analysis.state_diff.subjects import BatchSets, Question, Subject
 
+T = TypeVar("T")
 MOST_VALUES = 1_000
 """Limit on the combinations of values that requests give attributes, for one question."""
 
@@ -30,11 +31,26 @@ class Inquiry:
 
 
 class Tally:
-    """The number of questions that were decided, and what was not, with reasons."""
+    """The number of questions that were decided, of `most` that may be, and what was not, with reasons."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.decided = 0
+        self.tried = 0
+        """Questions that were decided to find causes."""
         self.undecided: list[str] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether more questions were decided than may be."""
+        return self.decided + self.tried > self.most
+
+    def until_full(self, found: Iterable[T]) -> Iterator[T]:
+        """What is found until more questions were decided than may be."""
+        for one in found:
+            yield one
+            if self.full:
+                return
 
 
 class BatchAnswers:

@@ -12,6 +12,7 @@ from privtab.base import Entity, GivenAttributes, last_name
 from privtab.ir import Feature, Program, compared_terms, privilege_names
 from privtab.state import GROUP_PREFIX, State
 from privtab_analysis.entitlements.equivalence import prefixes
+from privtab_analysis.state_diff.answers import Tally
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, written
 from privtab_analysis.state_diff.nodes import ChangedRow
 from privtab_analysis.state_diff.placed import placed
@@ -33,7 +34,12 @@ class Causes:
     """Finds the rows that make a difference among all changed rows of two states."""
 
     def __init__(
-        self, program: Program, sides: tuple[Side, Side], rows: Sequence[ChangedRow], addresses: Addresses
+        self,
+        program: Program,
+        sides: tuple[Side, Side],
+        rows: Sequence[ChangedRow],
+        addresses: Addresses,
+        tally: Tally,
     ) -> None:
         self.program = program
         self.rows = tuple(rows)
@@ -65,8 +71,7 @@ class Causes:
         self._containers: dict[str, tuple[str, ...]] = {}
         self._holds_roles = "roles" in program.semantics.hierarchy
         self.asks_below = Feature.BELOW.used_by(program)
-        self.tried = 0
-        """The number of questions that were decided to find causes."""
+        self.tally = tally
 
     def at(self, objects: Mapping[str, Entity]) -> CauseFinder:
         """The same for requests about some objects."""
@@ -216,7 +221,7 @@ class CauseFinder:
                 part = frozenset(members)
 
                 def holds(tried: Rows, part: frozenset[Subject] = part) -> frozenset[Subject]:
-                    self._causes.tried += 1
+                    self._causes.tally.tried += 1
                     allowed = self._world(part, tried).applied(request)
                     return allowed if gained else part - allowed
 
