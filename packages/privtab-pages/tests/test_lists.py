@@ -9,6 +9,7 @@ from page_tables import allowed, read, table
 
 from privtab.base import SourceFile
 from privtab.pipeline import load_program
+from privtab_pages.role_names import ranked
 
 
 @pytest.mark.parametrize("head", ["Role", "Required role", "Who can do it?", "Allowed roles", "Available to"])
@@ -103,6 +104,20 @@ def test_prose_of_a_role_is_one_action() -> None:
         "cannot_sell": set(),
         "sells_or_not": {"owner"},
     }
+
+
+def test_the_order_of_roles_is_found_beside_long_lines() -> None:
+    assert ranked(["word " * 50_000, "guest < editor < admin"]) == ["guest", "editor", "admin"]
+
+
+@pytest.mark.parametrize("length", [1_000, 1_001])
+def test_a_text_that_is_too_long_for_a_name_is_named(length: int) -> None:
+    policy, found, _ = read(table(f"Owner | {'a' * length}", "Guest | read, write", head="Role | Permissions"))
+    assert policy is not None
+    assert ("a" * 1_000 in policy) == (length == 1_000)
+    assert [finding.message.partition("…")[2] for finding in found] == (
+        [] if length == 1_000 else ["` cannot be the name of one operation: it has 1,001 letters"]
+    )
 
 
 def test_what_explains_or_excludes_is_no_action_of_its_own() -> None:

@@ -56,6 +56,10 @@ def unseen(text: str) -> str | None:
     return None
 
 
+LONGEST = 1_000
+"""The most letters of a name: a key of YAML has 1,024."""
+
+
 @dataclass(kw_only=True)
 class Names:
     """The names that texts of a page have been given; findings say which have none."""
@@ -65,9 +69,11 @@ class Names:
     accepted: Collection[str]
     found: list[Diagnostic]
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)
+    _told: set[Diagnostic] = field(default_factory=set)
 
     def _report(self, finding: Diagnostic) -> None:
-        if finding not in self.found:
+        if finding not in self._told:
+            self._told.add(finding)
             self.found.append(finding)
 
     def refuse(self, cell: Cell, message: str, advice: str | None = None) -> None:
@@ -107,6 +113,11 @@ class Names:
             advice = f"name it: `--name {quote(title)}={what.upper() if what == 'type' else 'NAME'}`"
             if not name or _PICTURE.search(title) or (what == "type" and re.search(r"[/&,]|\band\b", title)) or parts:
                 self.refuse(cell, f"`{title}` cannot be the name of one {what}", advice)
+                return []
+            if len(name) > LONGEST:
+                self.refuse(
+                    cell, f"`{title[:60]}…` cannot be the name of one {what}: it has {len(name):,} letters", advice
+                )
                 return []
             other = self._texts.setdefault((what + within, name), title)
             if other.lower() != title.lower():

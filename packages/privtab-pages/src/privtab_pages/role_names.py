@@ -21,7 +21,9 @@ _NO_ROLE = re.compile(
 )
 _READ_ONLY = re.compile(r"(?:read|view)[ -]only|no access", re.IGNORECASE)
 """Names of roles with words that else say more than a name."""
-_CHAIN = re.compile(r"[\w -]+(?:(?:<[\w -]+)+|(?:>[\w -]+)+)")
+_CHAIN = re.compile(
+    r"(?<![\w -])[\w -]+(?:(?:<[\w -]+)+|(?:>[\w -]+)+)"
+)  # from the first word on: long texts stay quick
 _ORDER = re.compile(
     r"(?:.*\b(?:(?P<up>(?:lowest|least)\b[^:]*\b(?:highest|most)|ascending)|(?:highest|most)\b[^:]*\b(?:lowest|least)|descending)\b[^:]*):(?P<names>(?:[\w -]+,)+[\w -]+)\.?",
     re.IGNORECASE,
