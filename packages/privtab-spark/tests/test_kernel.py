@@ -75,14 +75,20 @@ def test_batches_of_any_size_give_every_row_its_own_answer(
     assert {row["reason"] for row in rows if row["box"] == "s//"} == {"malformed path"}
 
 
-def test_a_large_state_comes_as_a_file_that_is_sent_once(
-    spark: SparkSession, ready: PackedState, tmp_path: Path
+@pytest.mark.parametrize("local", [True, False])
+def test_a_large_state_comes_as_a_file_that_is_sent_once_unless_executors_are_here(
+    spark: SparkSession, ready: PackedState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connected: bool, local: bool
 ) -> None:
+    if not local:
+        monkeypatch.setattr(shipping, "_is_local", lambda _: False)
     policy, _ = decision_rows.files(tmp_path)
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     request = read_arguments(df, open_policy(policy), subject="user", action="look", resource=("box", "path"))
     shipped = ready.ship(spark, within=0)
-    assert (shipped.content, shipped.file) == (None, f"privtab-{ready.digest}.bin")
+    assert shipped.content is None
+    assert shipped.file is not None
+    assert Path(shipped.file).name == f"privtab-{ready.digest}.bin"
+    assert Path(shipped.file).is_file() is (local and not connected)
     assert ready.ship(spark, within=0) == shipped
     for _ in range(2):
         frame = kernel.decide_by_kernel(request, shipped, rows=4)

@@ -1,8 +1,8 @@
 """Send the arrays or the index of a state to the executors, where each worker process opens them once.
 
 Small ones are pickled with the function. Larger ones become a file that Spark copies to every node (`addArtifacts`): once for a
-session instead of with every plan, and all workers of a node map the same memory
-of arrays.
+session instead of with every plan, and all workers of a node map the same memory of arrays. Nothing is copied for a local master,
+whose workers read the driver's file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_OPEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedBytes:
-    """The content that a worker needs to open a state: its bytes, or the name of the file that contains them."""
+    """The content that a worker needs to open a state: its bytes, or the file that contains them, by its name among those of Spark or by its path."""
 
     digest: str
     content: bytes | None = field(default=None, repr=False)
@@ -65,6 +65,8 @@ class PackedState:
             return ShippedBytes(digest=self.digest, content=self.content)
         name = f"privtab-{self.digest}.bin"
         with _LOCK:
+            if _is_local(spark):
+                return ShippedBytes(digest=self.digest, file=str(session_file(name, self.content)))
             sent = _SENT.setdefault(spark, set())
             if name not in sent:
                 spark.addArtifacts(str(session_file(name, self.content)), file=True)
@@ -74,6 +76,12 @@ class PackedState:
 
 _SENT: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
+
+
+def _is_local(spark: SparkSession) -> bool:
+    """Return whether the executors are in the JVM of this program; Connect tells of no JVM."""
+    context: Any = getattr(spark, "_jsc", None)
+    return context is not None and bool(context.sc().isLocal())
 
 
 def session_file(name: str, content: bytes) -> Path:
