@@ -55,7 +55,7 @@ class TypeArrays:
     def only(self, places: Codes) -> TypeArrays:
         """The same, but `find` knows only some entities: a smaller table is searched faster."""
         found = copy(self)
-        found._children = HashIndex(self._keys[places], places)  # noqa: SLF001  (its own)
+        found._children = HashIndex(self._keys, places)  # noqa: SLF001  (its own)
         return found
 
 

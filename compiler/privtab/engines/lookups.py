@@ -28,7 +28,7 @@ _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 """By number of bytes, a mask for the first ones of a word."""
 MOST_REMEMBERED = 1 << 17
 """Keys that are remembered over several batches; if a batch has more, only its own are."""
-SPARSE = 2
+SPARSE = 4
 """Slots of a table for each key, at least; at most twice as many."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """From the golden ratio: spreads neighbouring numbers far apart."""
@@ -55,24 +55,20 @@ def words(numbers: Sequence[int]) -> list[Codes]:
 
 
 class HashIndex:
-    """An open-addressing table from numbers to others, by default to their positions among its keys."""
+    """An open-addressing table from numbers to their positions among its keys."""
 
-    def __init__(self, keys: Codes, values: Codes | None = None) -> None:
-        """`keys`: not negative, without duplicates. `values`: at most 31 bits each."""
-        bits = max(4, int(SPARSE * len(keys)).bit_length())
+    def __init__(self, keys: Codes, positions: Codes | None = None) -> None:
+        """`keys`: not negative, without duplicates. `positions`: of the keys that can be found; None: all. At most 31 bits each."""
+        positions = np.arange(len(keys)) if positions is None else positions
+        bits = max(4, int(SPARSE * len(positions)).bit_length())
         self._shift = np.uint64(64 - bits)
-        self._mask = (1 << bits) - 1
-        self._keys = np.full(1 << bits, _EMPTY, np.int64)
-        self._values = np.full(1 << bits, _EMPTY, np.int32)
-        values = np.arange(len(keys)) if values is None else values
-        pending = np.arange(len(keys))
-        slots = self._home(keys)
-        while len(pending):
-            free = self._keys[slots] == _EMPTY
-            self._keys[slots[free]] = keys[pending[free]]
-            placed = self._keys[slots] == keys[pending]
-            self._values[slots[placed]] = values[pending[placed]]
-            pending, slots = pending[~placed], slots[~placed] + 1 & self._mask
+        self._keys = np.append(keys, _EMPTY)  # the last one is that of an empty slot
+        homes = self._home(keys[positions])
+        order, numbers = np.argsort(homes), np.arange(len(homes))
+        # In the order of their homes, each takes the first slot from there on that is free.
+        slots = np.maximum.accumulate(homes[order] - numbers) + numbers
+        self._slots = np.full(slots.max(initial=1 << bits) + 2, _EMPTY, np.int32)
+        self._slots[slots] = positions[order]
 
     def _home(self, keys: Codes) -> Codes:
         home = keys.view(np.uint64) * _SPREAD
@@ -80,19 +76,19 @@ class HashIndex:
         return home.view(np.int64)
 
     def find(self, keys: Codes) -> Codes:
-        """The value of each key; -1 if it is not in the table, as for every negative number."""
+        """The position of each key; -1 if it is not in the table, as for every negative number."""
         slots = self._home(keys)
-        stored = self._keys.take(slots)
-        found = np.full(len(keys), _EMPTY, np.int64)
-        hits = np.flatnonzero(stored == keys)
-        found[hits] = self._values.take(slots.take(hits))
-        pending = np.flatnonzero((stored != keys) & (stored != _EMPTY))
+        found = self._slots.take(slots).astype(np.int64)
+        pending = np.flatnonzero(self._keys.take(found) != keys)
+        taken = found.take(pending) != _EMPTY
+        found[pending] = _EMPTY
+        pending = pending[taken]
         slots = slots.take(pending)
         while len(pending):
-            slots = slots + 1 & self._mask
-            stored, pending_keys = self._keys[slots], keys[pending]
-            matches = stored == pending_keys
-            found[pending[matches]] = self._values[slots[matches]]
+            slots += 1
+            stored = self._slots.take(slots)
+            matches = self._keys.take(stored) == keys[pending]
+            found[pending[matches]] = stored[matches]
             unresolved = ~matches & (stored != _EMPTY)
             pending, slots = pending[unresolved], slots[unresolved]
         return found
