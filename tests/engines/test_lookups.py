@@ -10,7 +10,7 @@ import pytest
 
 from privtab.base.arrow import Codes
 from privtab.engines import lookups
-from privtab.engines.lookups import Bits, Remembered, TextDictionary
+from privtab.engines.lookups import Bits, HashIndex, Remembered, TextDictionary
 
 TEXTS = ["", "a", "ab", "ä", "eight by", "eight byt", "eight bytes and more", "x" * 10_000, "x" * 10_001, "\0", "\0\0"]
 OTHERS = ["b", "A", "eight bu", "eight bytes and mare", "x" * 9_999, "\0\0\0", "😀"]
@@ -22,6 +22,21 @@ def check(dictionary: TextDictionary) -> None:
     found = dictionary.find(pa.array(["before", *asked]).slice(1))  # an array that does not begin at its first byte
     assert found.tolist() == [expected.get(text, -1) for text in asked]
     assert dictionary.find(pa.array([], pa.string())).tolist() == []
+
+
+_UNSPREAD = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+LAST_SLOT = [key for n in range(1, 100) if (key := (-n * _UNSPREAD) % (1 << 64)) < 1 << 63]
+"""Keys whose place is the last slot of a table."""
+
+
+@pytest.mark.parametrize("some", [False, True])
+@pytest.mark.parametrize("keys", [[], [7], LAST_SLOT, [*range(0, 3000, 3)], [n << 32 | n for n in range(500)]])
+def test_numbers_are_found_wherever_they_lie_in_the_table(keys: list[int], *, some: bool) -> None:
+    positions = np.arange(0, len(keys), 2) if some else np.arange(len(keys))
+    table = HashIndex(np.array(keys, np.int64), positions if some else None)
+    expected = {keys[position]: position for position in positions.tolist()}
+    asked = [*keys, *range(-3, 3000), -1 << 40, 1 << 62, *LAST_SLOT]
+    assert table.find(np.array(asked, np.int64)).tolist() == [expected.get(key, -1) for key in asked]
 
 
 def test_texts_of_any_length_are_found() -> None:

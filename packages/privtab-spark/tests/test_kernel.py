@@ -77,7 +77,12 @@ def test_batches_of_any_size_give_every_row_its_own_answer(
 
 @pytest.mark.parametrize("local", [True, False])
 def test_a_large_state_comes_as_a_file_that_is_sent_once_unless_executors_are_here(
-    spark: SparkSession, ready: PackedState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connected: bool, local: bool
+    spark: SparkSession,
+    ready: PackedState,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    connected: bool,
+    local: bool,
 ) -> None:
     if not local:
         monkeypatch.setattr(shipping, "_is_local", lambda _: False)
