@@ -51,6 +51,25 @@ def test_a_state_that_is_missing_is_named(privtab: Callable[..., Any], tmp_path:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_shipped_state_and_one_with_a_file_to_leave_out_are_taken(
+    privtab: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "grants.csv").write_text("grantee,effect,privilege,entity\nuser:ann,allow,READ,instance:i\n")
+    (folder / "notes.txt").write_text("by hand\n")
+    for policy, state in (("gravitino/1.1.0", "sample:gravitino"), ("cdap/final", f"{folder}?accept=notes.txt")):
+        out = tmp_path / policy.partition("/")[0]
+        ran = privtab("certify", "-p", policy, "-s", state, "-o", out, "--plan", "process")
+        assert ran.code == 0, ran.err
+        assert " entitlements of " in ran.out
+        assert (out / "report.html").is_file()
+    ran = privtab("certify", "-p", "gravitino/1.1.0", "-s", "sample:gravitno", "-o", tmp_path / "other")
+    assert ran.code == 2
+    assert "did you mean `sample:gravitino`?" in ran.err
+    assert not (tmp_path / "other").exists()
+
+
 def test_help_starts_no_spark(tmp_path: Path) -> None:
     source = (
         "import sys\nfrom privtab.command._app import run\ncode = run(['spark', 'decide', '--help'])\n"

@@ -24,6 +24,7 @@ from privtab.base import (
     nearest,
     parse_key_values,
     printable_output,
+    state_location,
 )
 from privtab_analysis.given_options import parts_given
 from privtab_spark.failures import first_lines, spark_errors
@@ -35,6 +36,7 @@ from privtab_spark.policies import open_policy
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from privtab.state import State
     from privtab_spark.choose import Choice
     from privtab_spark.policies import OpenPolicy
 
@@ -112,13 +114,27 @@ class PolicyAndState:
     """Options for a policy and a state."""
 
     policy: PolicyOption
-    state: Annotated[str, Option("a file, a folder of tables, or a state bundle", "STATE", "-s")]
+    state: Annotated[str, Option("a file, a folder of tables, a state bundle, or sample:SYSTEM", "STATE", "-s")]
 
     def check(self) -> OpenPolicy:
         """Open the policy; raises for a policy or a state that does not exist."""
-        if "://" not in self.state and not Path(self.state).exists():
+        if not self.sample and "://" not in self.state and not state_location(self.state)[0].exists():
             raise FileError(f"no such state: {self.state}")
         return open_policy(self.policy)
+
+    @property
+    def sample(self) -> bool:
+        """Return whether the state is a shipped one."""
+        return self.state.startswith("sample:")
+
+    @property
+    def rows(self) -> str | State:
+        """The state, as `privtab_spark` takes it."""
+        if not self.sample:
+            return self.state
+        from privtab.command import load_state
+
+        return load_state(open_policy(self.policy).checked("a sample"), Path(self.state), for_queries=True).state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,7 +178,7 @@ def _write_rows(question: MatrixOptions, output: OutputTable, rows: RowsOptions,
     session.progress("reading the policy and the state")
     entities = question.read_entities(spark)
     options = question.arguments()
-    found = entitlements(question.policy, question.state, entities, **options, ways=rows.ways, spark=spark, at=rows.at)
+    found = entitlements(question.policy, question.rows, entities, **options, ways=rows.ways, spark=spark, at=rows.at)
     if output.format == "csv":
         found = found.withColumn("via", F.to_json("via"))
     result = output.write(found, session.progress)
@@ -206,7 +206,7 @@ def _write_page(question: MatrixOptions, output: OutputTable, page: PageOptions,
     folder = output.output or ""
     written = certify(
         question.policy,
-        question.state,
+        question.rows,
         folder,
         _entities(question, page.plan, start),
         **question.arguments(),

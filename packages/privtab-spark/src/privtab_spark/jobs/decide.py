@@ -64,15 +64,15 @@ def decide_rows(
         **requests.arguments(frame, table),
     }
     if requests.explain:
-        return session.explain(plan(frame, question.policy, question.state, **decide_arguments))
+        return session.explain(plan(frame, question.policy, question.rows, **decide_arguments))
     if keep == "visible":
         with session.progress.choice():
-            rows_shown = visible(frame, question.policy, question.state, **decide_arguments)
+            rows_shown = visible(frame, question.policy, question.rows, **decide_arguments)
         result = output.write(rows_shown, session.progress)
         session.show(result, [f"{output.output}  {result['rows']:,} rows"])
         return 0
     with session.progress.choice():
-        decided = decide(frame, question.policy, question.state, **decide_arguments)
+        decided = decide(frame, question.policy, question.rows, **decide_arguments)
     if keep != "all":
         decided = decided.where("allowed" if keep == "allowed" else "not allowed")
     result = output.write(decided, session.progress, answers=True)
