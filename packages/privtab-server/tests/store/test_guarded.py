@@ -264,7 +264,9 @@ def test_a_role_that_several_entities_can_contain_is_given_as_the_resource(lake:
 
 
 def test_a_role_that_nothing_can_contain_is_given_as_the_resource(store: Store) -> None:
-    with pytest.raises(UsageError, match="contains the role `reader`: name its entity as `resource`"):
+    with pytest.raises(
+        UsageError, match="contains the role `reader`: name its entity as `resource`, in a sentence by `about ENTITY`"
+    ):
         guarded(store).carry_out("change", rows("assignments", {"principal": "user:eve", "role": "reader"}), FREE)
 
 

@@ -293,7 +293,7 @@ class GuardedStore:
                     found.add(desired.resource)
                 if not found and desired.resource is None:
                     raise UsageError(
-                        f"the store names nothing that contains the {kind} `{row[kind]}`: name its entity as `resource`"
+                        f"the store names nothing that contains the {kind} `{row[kind]}`: name its entity as `resource`, in a sentence by `about ENTITY`"
                     )
             objects = found if objects is None else objects & found
         if desired.resource is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base import ExitCode, GivenAttributes, UsageError, parse_key_values
+from privtab.base import ExitCode, GivenAttributes, UsageError, count, parse_key_values
 from privtab_analysis.given_options import attribute_values, parts_given
 from privtab_spark.jobs._job import (
     AtOption,
@@ -220,9 +220,10 @@ def _write_page(question: MatrixOptions, output: OutputTable, page: PageOptions,
         progress=session.progress,
     )
     totals = written.totals
-    contents = f"{totals.entitlements:,} entitlements of {totals.principals:,} principals"
+    contents = f"{count(totals.entitlements, 'entitlement')} of {count(totals.principals, 'principal')}"
+    findings = count(sum(finding.count for finding in written.findings), "finding")
     shown_lines = [
-        f"{Path(folder) / 'report.html'}  {contents}, {sum(finding.count for finding in written.findings):,} findings",
+        f"{Path(folder) / 'report.html'}  {contents}, {findings}",
         *_kinds(written.findings),
     ]
     session.show(written.to_json() | {"output": folder}, shown_lines)
