@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import httpx
@@ -17,14 +18,15 @@ from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.pipeline import optimised
+from privtab.pipeline import load_program, optimised
 from privtab.state.index import index_document
 from privtab.state.nodes import State
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import DecisionPoint
 from privtab_server.authzen.service import Service
-from privtab_testing.conform import World
+from privtab_testing.conform import QuestionPlan, World
 from privtab_testing.conform.authzen import AuthZenDriver
+from privtab_testing.conform.plan import plan
 
 
 class _Point(DecisionPoint):
@@ -105,3 +107,9 @@ def served(
     `prefixed`: callers are named with their kind. `strips`: the server takes such a name for the name alone.
     """
     return _Served(program, state, prefixed=prefixed, strips=strips)
+
+
+@cache
+def shipped_plan(policy: str) -> QuestionPlan:
+    """The plan for a shipped policy: it takes seconds to make, and no test changes it."""
+    return plan(load_program(policy))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import date
+from functools import cache
 from itertools import combinations
 
 import pytest
-from conforming_server import served
+from conforming_server import served, shipped_plan
 
 from privtab.base import Request, SourceFile
 from privtab.ir import Program
@@ -105,6 +106,12 @@ def missed(planned: QuestionPlan) -> list[str]:
     return found
 
 
+@cache
+def everything() -> QuestionPlan:
+    """The plan for EVERYTHING, which no test changes."""
+    return plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
+
+
 def test_there_are_enough_kinds_and_each_says_what_it_is() -> None:
     assert len(mistakes()) >= 60
     assert (
@@ -113,7 +120,7 @@ def test_there_are_enough_kinds_and_each_says_what_it_is() -> None:
 
 
 def test_a_table_with_every_feature_shows_every_kind() -> None:
-    planned = plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
+    planned = everything()
     assert len(planned.mistakes) == LISTED
     assert (planned.unseen, missed(planned)) == ((), [])
 
@@ -198,7 +205,7 @@ def together(first: Mistake, second: Mistake) -> Mistake:
 
 @pytest.mark.parametrize("share", [pytest.param(120, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)])
 def test_two_mistakes_do_not_hide_each_other(share: int) -> None:
-    planned = plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
+    planned = everything()
     alone = [mistake for mistake in planned.mistakes if mistake.kept_by is None]
     pairs = [together(first, second) for first, second in combinations(alone, 2)]
     assert missed(replace(planned, mistakes=tuple(pairs[::share]))) == []
@@ -212,7 +219,7 @@ def test_callers_are_named_with_their_kind_on_request() -> None:
 
 
 def test_a_system_that_obeys_answers_the_further_questions_rightly() -> None:
-    planned = plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
+    planned = everything()
     result = report_of(planned, served(planned.program))
     assert result.outcome.failure is None
     assert not [finding.question.id for row in result.rows for finding in row.findings]
@@ -280,8 +287,8 @@ def test_owning_groups_and_roles_are_seen_where_privileges_come_first() -> None:
     ],
 )
 def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> None:
-    program = load_program(policy)
-    before, planned = plan(program, abilities=None), plan(program)
+    planned = shipped_plan(policy)
+    before = plan(planned.program, abilities=None)
     assert len(planned.questions) <= MOST * len(before.questions)
     unseen = {mistake.id for mistake in planned.unseen}
     assert unseen <= UNSEEN.get(policy, set())
@@ -305,7 +312,7 @@ def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> 
 )
 def test_what_a_plan_needs_is_a_state_and_its_requests_are_valid(policy: str) -> None:
     """Also where nobody but users, or nobody but roles, can be granted anything, and where the root is the only entity of its type."""
-    planned = plan(load_program(policy))
+    planned = shipped_plan(policy)
     state, findings = validate(planned.program, from_tables(json.loads(state_bytes(planned.world.state)), "rows"))
     assert not [finding for finding in findings if finding.severity == "error"]
     reference = Reference(planned.program, state)
@@ -328,7 +335,7 @@ UNSEEN = {
 
 
 def test_any_object_of_a_type_for_any_other_is_found_in_every_row_about_one() -> None:
-    planned = plan(load_program("cdap/final"))
+    planned = shipped_plan("cdap/final")
     [mistake] = [mistake for mistake in mistakes() if mistake.id == "any-object"]
     result = report_of(planned, Mistaken(planned.program, mistake))
     about_objects = {question.row for question in planned.questions if question.expected and question.state.grants}

@@ -7,7 +7,7 @@ from datetime import date
 from itertools import count
 
 import pytest
-from conforming_server import served
+from conforming_server import served, shipped_plan
 
 from privtab.ir import Program
 from privtab.ir.formula import references
@@ -55,7 +55,7 @@ def unnoticed(planned: QuestionPlan, every: int = 1) -> list[str]:
 
 @pytest.mark.parametrize("policy", ["cdap/final"])
 def test_a_server_that_obeys_agrees_in_every_cell(policy: str) -> None:
-    planned = plan(load_program(policy))
+    planned = shipped_plan(policy)
     result = report_of(planned, planned.program)
     assert not [finding.question.id for row in result.rows for finding in row.findings]
     assert set(result.cells) == {Verdict.AGREES}

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from conforming_server import served
+from conforming_server import served, shipped_plan
 
 from privtab.base import Request, Span, UsageError
 from privtab.ir import Program
@@ -201,8 +201,8 @@ def test_each_answer_is_judged_once(library: Program, planned: QuestionPlan, mon
 
 
 def test_a_system_without_the_state_is_not_called_narrower() -> None:
-    program = load_program("cdap/final")
-    result = report_on(plan(program), served(program, State()))
+    planned = shipped_plan("cdap/final")
+    result = report_on(planned, served(planned.program, State()))
     assert result.outcome.failure is not None
     assert "the system does not have the prepared state" in result.outcome.failure
 
