@@ -95,10 +95,7 @@ release: setup-test ## what a version consists of, in dist, from the commit that
 
 test: setup-test ## what must pass before a change goes in, in minutes
 	@# mypy takes one core for a while, and the tests often wait.
-	@$(MAKE) --no-print-directory --jobs 3 tests-packages tests-beside static
-
-.PHONY: static
-static: format lint policies types
+	@$(PARALLEL) types $(FAST) format lint policies
 
 format:
 	@echo "ruff format" && $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff . ; exit 1; }
@@ -118,18 +115,29 @@ PYTEST  := $(BIN)/pytest -q -n $(JOBS) --dist loadgroup
 # A process that has Spark Connect starts a server of its own.
 CONNECT := $(BIN)/pytest -q --spark connect
 
-.PHONY: tests-beside tests-packages
-# Each worker imports all files that it is given: half of the workers have one half of them. All of Spark is in the second.
+# The quick tests by parts, in the order of their time: one process imports the files of a part once, and hands no test to another. All of
+# Spark is in one part, so that one Java machine serves all of its tests.
+spark    := packages/privtab-spark/tests packages/privtab-logs/tests
+testing  := packages/privtab-testing/tests
+server   := packages/privtab-server/tests
+pages    := packages/privtab-pages/tests
+language := tests/checks tests/command tests/fmt tests/ir tests/lint tests/model tests/passes tests/report tests/state tests/syntax
+callers  := tests/client tests/opa tests/bundle packages/privtab-web/tests
+analysis := packages/privtab-analysis/tests
+deciding := tests/policies tests/engines tests/properties
+connect  := packages/privtab-connect/tests
+PARTS    := spark testing server pages language callers analysis deciding connect
+rest     := $(filter-out $(foreach part,$(PARTS),$($(part))),$(patsubst %/.,%,$(wildcard packages/*/tests/. tests/[!_]*/.)) $(wildcard tests/test_*.py))
+FAST     := $(addprefix tests-,$(PARTS) rest)
+# What a part says stands together, and everything that fails is said.
+PARALLEL := $(MAKE) --no-print-directory --keep-going --jobs $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
+
+.PHONY: $(FAST)
 tests:
-	@$(MAKE) --no-print-directory --jobs 2 tests-packages tests-beside
+	@$(PARALLEL) $(FAST)
 
-tests-beside tests-packages: HALF = $(BIN)/pytest -q -n $(shell expr \( $(JOBS) + 1 \) / 2) --dist loadgroup -m "not slow and not long"
-
-tests-beside:
-	@$(HALF) tests
-
-tests-packages:
-	@$(HALF) packages
+$(FAST): tests-%:
+	@echo "tests: $*" && $(BIN)/pytest -q -m "not slow and not long" $($*)
 
 CORE := $(addprefix tests/,backends bundle checks client command engines fmt ir lint model passes report state syntax) $(wildcard tests/test_*.py)
 
