@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,12 @@ _ENTITY = r"(?s)^(?P<type>[^:]*):(?P<path>.*)$"
 _MORE = ("groups", "active_roles", "with", "flags", "attributes")
 _NANOSECONDS = 1000
 
+Distinct: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""The first row of each question, and the number of each row's question."""
 
-def _distinct(rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """The first row of each question, and the number of each row's question; None if too few repeat, or any has more parts."""
+
+def distinct_rows(rows: pa.RecordBatch) -> Distinct | None:
+    """Find the questions of rows; None if too few repeat, or any has more parts."""
     if any(rows[name].null_count < len(rows) for name in ("subject_type", *_MORE)):
         return None
     return distinct_requests([rows[name] for name in ("user", "action", "resource")])
@@ -116,10 +119,13 @@ class Decider:
             found[number] |= any(lacking(pa.array([entity for _, entity in rows["with"][number].as_py()], pa.string())))
         return pa.array(found)
 
-    def decide(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Return whether each row is allowed; a row that is no valid request of the policy is denied, as the rules deny it."""
-        if not self.timed and (repeated := _distinct(rows)) is not None:
-            first, number = repeated
+    def decide(self, rows: pa.RecordBatch, distinct: Distinct | None) -> npt.NDArray[np.bool_]:
+        """Return whether each row is allowed; a row that is no valid request of the policy is denied, as the rules deny it.
+
+        `distinct`: as `distinct_rows` finds them.
+        """
+        if not self.timed and distinct is not None:
+            first, number = distinct
             found: npt.NDArray[np.bool_] = self._decide(self.opened(0), rows.take(pa.array(first)))[number]
             return found
         allowed = np.zeros(len(rows), np.bool_)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab_logs.deciding import Decider
+from privtab_logs.deciding import Decider, distinct_rows
 from privtab_logs.moments import Moments, Unknown
 from privtab_logs.schema import MASKED, OTHER_SYSTEM, SCHEMA, Reading
 
@@ -118,7 +118,8 @@ def usable(batch: pa.RecordBatch, package: str, skip: Callable[[str, int], None]
     skip(OTHER_SYSTEM, len(batch) - (pc.sum(ours).as_py() or 0))
     for entry in pc.value_counts(batch["problem"].filter(ours).drop_null()):
         skip(entry["values"].as_py(), entry["counts"].as_py())
-    return batch.filter(pc.and_(ours, batch["problem"].is_null()))
+    chosen = pc.and_(ours, batch["problem"].is_null())
+    return batch if pc.all(chosen).as_py() else batch.filter(chosen)
 
 
 def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Replay) -> Iterator[pa.Table]:
@@ -148,7 +149,7 @@ def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Repl
 def without(rows: pa.RecordBatch, chosen: pa.Array, why: str, skip: Callable[[str, int], None]) -> pa.RecordBatch:
     """Rows without some that cannot be decided, which `skip` gets."""
     skip(why, pc.sum(chosen).as_py() or 0)
-    return rows.filter(pc.invert(chosen))
+    return rows.filter(pc.invert(chosen)) if pc.any(chosen).as_py() else rows
 
 
 def _moments_of(policies: pa.Array, states: pa.Array) -> Iterator[tuple[tuple[str | None, str | None], Any]]:
@@ -165,8 +166,9 @@ def _differences(
     rows: pa.RecordBatch, state: str | None, then: Decider | None, now: Decider, found: Replay
 ) -> pa.Table:
     recorded: npt.NDArray[np.bool_] = rows["allowed"].to_numpy(zero_copy_only=False).astype(np.bool_)
-    before = recorded if then is None else then.decide(rows)
-    after = now.decide(rows)
+    distinct = distinct_rows(rows)
+    before = recorded if then is None else then.decide(rows, distinct)
+    after = now.decide(rows, distinct)
     found.replayed += len(rows)
     found.allowed += int(recorded.sum())
     span = pc.min_max(rows["time"].cast(pa.int64())).as_py()
