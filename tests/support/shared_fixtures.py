@@ -108,7 +108,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def connected(request: pytest.FixtureRequest) -> bool:
-    """Whether the session is of Spark Connect."""
+    """Return whether the session is of Spark Connect."""
     return bool(request.config.getoption("--spark") == "connect")
 
 

@@ -191,7 +191,7 @@ class Comparison:
 
     @cached_property
     def _by_path(self) -> bool:
-        """Whether the path of an entity tells everything: not where entities lie elsewhere, or types nest."""
+        """Return whether the path of an entity tells everything: not where entities lie elsewhere, or types nest."""
         return not self.program.flat and not self.tree.nested
 
     @cached_property

@@ -42,11 +42,11 @@ class Tally:
 
     @property
     def full(self) -> bool:
-        """Whether more questions were decided than may be."""
+        """Return whether more questions were decided than may be."""
         return self.decided + self.tried > self.most
 
     def until_full(self, found: Iterable[T]) -> Iterator[T]:
-        """What is found until more questions were decided than may be."""
+        """Yield what is found, until more questions were decided than may be."""
         for one in found:
             yield one
             if self.full:
